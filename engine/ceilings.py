@@ -1,0 +1,113 @@
+"""What this machine was measured to reach, apart from any run: Ceilings, and how to read them.
+
+Filled by `engine.calibrate` inside the worker, kept by the store, read by the roofline and the pages.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Positive = Annotated[float, Field(gt=0)]
+
+
+class _Facts(BaseModel):
+    model_config = ConfigDict(extra="allow", protected_namespaces=())
+
+
+class DeviceFacts(_Facts):
+    """The device and software that ran, as found. `hardware_id` is its file in hardware_specs, if it has one."""
+
+    kind: str
+    name: str
+    hardware_id: str | None = None
+    threads: int
+    kernels: dict[str, str] = {}
+    memory_bytes: int | None = None
+    cores: int | None = None
+    cache_bytes: dict[str, int] = {}
+    torch_version: str
+    python_version: str = ""
+    platform: str = ""
+    cpu_capability: str = ""
+
+
+class BandwidthPoint(_Facts):
+    """Read bandwidth over one working set. `bytes_per_s` is the best kernel's median; `by_kernel` has every one.
+
+    `spread` is half the interquartile range over the median.
+    """
+
+    working_set_bytes: int
+    bytes_per_s: Positive
+    spread: float
+    by_kernel: dict[str, float] = {}
+
+
+class LinearPoint(_Facts):
+    """`rows` x [k, n] multiplied in `dtype` with weights read from memory: median time and spread."""
+
+    k: int
+    n: int
+    dtype: str
+    rows: int
+    time_ns: Positive
+    spread: float
+
+    @property
+    def flops_per_s(self) -> float:
+        """2 k n FLOPs a row over the measured time."""
+        return 2.0 * self.rows * self.k * self.n / (self.time_ns * 1e-9)
+
+
+class SmallOpPoint(_Facts):
+    """One of the ops between the linears, timed with this engine's own kernel at one model's width.
+
+    `time_ns` at `rows` rows; `per_element` names what grows it, so that a ledger op can be priced.
+    """
+
+    kind: str
+    width: int
+    dtype: str
+    rows: int
+    time_ns: Positive
+    spread: float
+
+
+class Ceilings(_Facts):
+    """This machine's measured limits. Everything a prediction may use; nothing from a run."""
+
+    id: str
+    measured_at: str
+    device: DeviceFacts
+    bandwidth: list[BandwidthPoint]
+    peak_flops_per_s: dict[str, float]
+    peak_spread: float = 0.0
+    launch_ns: Positive
+    launch_spread: float = 0.0
+    linear: list[LinearPoint] = []
+    small_ops: list[SmallOpPoint] = []
+    probe_ns: int = 0
+
+    def bandwidth_at(self, working_set_bytes: float) -> float:
+        """Best read bandwidth in bytes/s over a working set, interpolated over log size, flat beyond the ends."""
+        return _interpolate(working_set_bytes, self.bandwidth, [p.bytes_per_s for p in self.bandwidth])
+
+    def bandwidth_spread_at(self, working_set_bytes: float) -> float:
+        """Relative spread of that bandwidth, interpolated likewise."""
+        return _interpolate(working_set_bytes, self.bandwidth, [p.spread for p in self.bandwidth])
+
+
+def _interpolate(working_set_bytes: float, points: list[BandwidthPoint], values: list[float]) -> float:
+    sizes = [p.working_set_bytes for p in points]
+    right = bisect.bisect_left(sizes, working_set_bytes)
+    if right == 0:
+        return values[0]
+    if right == len(sizes):
+        return values[-1]
+    low, high = math.log(sizes[right - 1]), math.log(sizes[right])
+    share = (math.log(working_set_bytes) - low) / (high - low)
+    return values[right - 1] * (1 - share) + values[right] * share
