@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from engine.errors import LabError
+from engine.errors import N_, LabError
 from engine.record import RunRequest
 
 DTYPES = {"float32": "fp32", "bfloat16": "bf16"}
@@ -25,10 +25,11 @@ def check(request: RunRequest) -> None:
     """Raise a LabError for the first field that cannot be run; return nothing when all can."""
     check_text(request.prompt)
     if len(request.model) > MAX_MODEL_CHARACTERS:
-        raise LabError("The name of the model is {count} characters long; choose one of those listed.",
-                       count=len(request.model))  # fmt: skip
-    _whole("The length to write", request.max_new_tokens, 1, MAX_NEW_TOKENS)
-    _whole("The batch", request.batch, 1, MAX_BATCH)
+        raise LabError(
+            "The name of the model is {count} characters long; choose one of those listed.", count=len(request.model)
+        )
+    _whole(N_("The length to write"), request.max_new_tokens, 1, MAX_NEW_TOKENS)
+    _whole(N_("The batch"), request.batch, 1, MAX_BATCH)
     _check_formats(request)
     _check_sampling(request)
 
@@ -38,13 +39,19 @@ def check_text(prompt: str) -> None:
     if not prompt.strip():
         raise LabError("The prompt is empty: write at least one word.")
     if len(prompt) > MAX_PROMPT_CHARACTERS:
-        raise LabError("The prompt has {count} characters; at most {limit} can be taken.",
-                       count=f"{len(prompt):,}", limit=f"{MAX_PROMPT_CHARACTERS:,}")  # fmt: skip
+        raise LabError(
+            "The prompt has {count} characters; at most {limit} can be taken.",
+            count=f"{len(prompt):,}",
+            limit=f"{MAX_PROMPT_CHARACTERS:,}",
+        )
     for position, character in enumerate(prompt):
         if "\ud800" <= character <= "\udfff":
-            raise LabError("Character {position} of the prompt is half of a character (a lone surrogate, {code}); "
-                           "remove it or paste the text again.",
-                           position=position + 1, code=f"U+{ord(character):04X}")  # fmt: skip
+            raise LabError(
+                "Character {position} of the prompt is half of a character (a lone surrogate, {code}); "
+                "remove it or paste the text again.",
+                position=position + 1,
+                code=f"U+{ord(character):04X}",
+            )
 
 
 def check_fits(prompt_tokens: int, context_limit: int) -> None:
@@ -52,46 +59,69 @@ def check_fits(prompt_tokens: int, context_limit: int) -> None:
     if prompt_tokens < 1:
         raise LabError("The prompt holds no token that this model knows; write at least one word.")
     if prompt_tokens > context_limit - 1:
-        raise LabError("The prompt is {tokens} tokens long; this model reads at most {limit} and needs one place to write.",
-                       tokens=f"{prompt_tokens:,}", limit=f"{context_limit:,}")  # fmt: skip
+        raise LabError(
+            "The prompt is {tokens} tokens long; this model reads at most {limit}, one of them kept for writing.",
+            tokens=f"{prompt_tokens:,}",
+            limit=f"{context_limit:,}",
+        )
 
 
 def check_memory(needed_bytes: int, available_bytes: int) -> None:
     """Weights and caches against the memory that is free, before anything is allocated."""
     if needed_bytes > available_bytes:
-        raise LabError("This run needs {needed} GB of memory for weights and KV cache and {available} GB are free: "
-                       "choose a smaller batch, a shorter length or a smaller model.",
-                       needed=f"{needed_bytes / 1e9:.2f}", available=f"{available_bytes / 1e9:.2f}")  # fmt: skip
+        raise LabError(
+            "This run needs {needed} GB of memory for weights and KV cache and {available} GB are free: "
+            "choose a smaller batch, a shorter length or a smaller model.",
+            needed=f"{needed_bytes / 1e9:.2f}",
+            available=f"{available_bytes / 1e9:.2f}",
+        )
 
 
 def _whole(what: str, value: int, low: int, high: int) -> None:
     if not low <= value <= high:
-        raise LabError("{what} is {value}; it has to be a whole number from {low} to {high}.",
-                       what=what, value=value, low=low, high=high)  # fmt: skip
+        raise LabError(
+            "{what} is {value}; it has to be a whole number from {low} to {high}.",
+            what=what,
+            value=value,
+            low=low,
+            high=high,
+        )
 
 
 def _check_formats(request: RunRequest) -> None:
     if request.dtype not in DTYPES:
-        raise LabError("{dtype} is not a type this engine computes in; choose one of {known}.",
-                       dtype=request.dtype, known=", ".join(DTYPES))  # fmt: skip
+        raise LabError(
+            "{dtype} is not a type this engine computes in; choose one of {known}.",
+            dtype=request.dtype,
+            known=", ".join(DTYPES),
+        )
     implied = DTYPES[request.dtype]
     for asked in (request.weights, request.kv):
         if asked is not None and asked != implied:
-            raise LabError("With {dtype} the engine holds weights and KV cache in {implied}, not in {asked}.",
-                           dtype=request.dtype, implied=implied, asked=asked)  # fmt: skip
+            raise LabError(
+                "With {dtype} the engine holds weights and KV cache in {implied}, not in {asked}.",
+                dtype=request.dtype,
+                implied=implied,
+                asked=asked,
+            )
 
 
 def _check_sampling(request: RunRequest) -> None:
-    _within("The temperature", request.temperature, 0.0, 100.0)
+    _within(N_("The temperature"), request.temperature, 0.0, 100.0)
     _within("top-p", request.top_p, 0.0, 1.0)
     _within("min-p", request.min_p, 0.0, 1.0)
     if request.top_p == 0.0:
         raise LabError("top-p is 0, which leaves no token to choose from; it has to be above 0 and at most 1.")
     _whole("top-k", request.top_k, 0, 10_000_000)
-    _whole("The seed", request.seed, 0, MAX_SEED)
+    _whole(N_("The seed"), request.seed, 0, MAX_SEED)
 
 
 def _within(what: str, value: float, low: float, high: float) -> None:
     if not (math.isfinite(value) and low <= value <= high):
-        raise LabError("{what} is {value}; it has to be a number from {low:g} to {high:g}.",
-                       what=what, value=value, low=low, high=high)  # fmt: skip
+        raise LabError(
+            "{what} is {value}; it has to be a number from {low:g} to {high:g}.",
+            what=what,
+            value=value,
+            low=low,
+            high=high,
+        )
