@@ -1,0 +1,93 @@
+"""A checkpoint's dimensions, read from its config.json alone: `read(config) -> Spec` for every family.
+
+    >>> spec = read(json.loads(Path("config.json").read_text()))
+    >>> spec.parameters.trunk, spec.layers[0].mixer.kv_heads
+
+Knows configs and shapes. Knows nothing of bytes, devices or torch, and never executes anything from a checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from engine.errors import LabError
+from engine.spec import dense
+from engine.spec.config import Fields
+from engine.spec.experts import Experts
+from engine.spec.latent import LatentAttention
+from engine.spec.parts import Attention, Mlp, Rotary, Weight
+from engine.spec.recurrent import GatedDeltaNet, KimiDelta, Mamba2
+from engine.spec.types import Extra, Layer, Norm, Parameters, Quantization, Spec
+
+__all__ = [
+    "FAMILIES",
+    "Attention",
+    "Experts",
+    "Extra",
+    "GatedDeltaNet",
+    "KimiDelta",
+    "LatentAttention",
+    "Layer",
+    "Mamba2",
+    "Mlp",
+    "Norm",
+    "Parameters",
+    "Quantization",
+    "Rotary",
+    "Spec",
+    "Weight",
+    "from_folder",
+    "read",
+]
+
+# model_type -> its reader. The keys are what a config says of itself, so they are also what an error can list.
+FAMILIES: dict[str, Callable[[Fields], Spec]] = {
+    "gemma3_text": dense.gemma3,
+    "gpt2": dense.gpt2,
+    "llama": dense.llama,
+    "mistral": dense.mistral,
+    "phi3": dense.phi3,
+    "qwen2": dense.qwen2,
+    "qwen3": dense.qwen3,
+}
+
+
+def read(config: Mapping[str, Any]) -> Spec:
+    """The Spec of a parsed config.json.
+
+    Raises:
+        LabError: a model type that is not supported (with the list of those that are), or a value that is missing, of
+            the wrong type, out of range, or at odds with another.
+    """
+    if not isinstance(config, Mapping):
+        raise LabError("A config.json has to hold one JSON object, not a {kind}.", kind=type(config).__name__)
+    fields = Fields(config)
+    kind = fields.text("model_type", default="")
+    if kind not in FAMILIES:
+        known = ", ".join(sorted(FAMILIES))
+        if not kind:
+            raise LabError("The config has no model_type; supported are {known}.", known=known)
+        raise LabError("The model type {kind} is not supported; supported are {known}.", kind=kind, known=known)
+    return FAMILIES[kind](fields)
+
+
+def from_folder(folder: str | Path) -> Spec:
+    """The Spec of a folder in Hugging Face layout.
+
+    Raises:
+        LabError: no config.json, one that is not JSON, or one that `read` refuses.
+    """
+    path = Path(folder) / "config.json"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        reason = "it has no readable config.json"
+        raise LabError("{folder} is not a model folder: {reason}.", folder=str(folder), reason=reason) from error
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise LabError("{path} is not valid JSON.", path=str(path)) from error
+    return read(config)
