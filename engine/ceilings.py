@@ -6,6 +6,7 @@ Filled by `engine.calibrate` inside the worker, kept by the store, read by the r
 from __future__ import annotations
 
 import bisect
+import hashlib
 import math
 from typing import Annotated
 
@@ -91,6 +92,12 @@ class Ceilings(_Facts):
     linear: list[LinearPoint] = []
     small_ops: list[SmallOpPoint] = []
     probe_ns: int = 0
+
+    @staticmethod
+    def key(device: DeviceFacts) -> str:
+        """What these ceilings hold for: the same device, torch and thread count give the same 16 hex digits."""
+        told = (device.kind, device.name, device.memory_bytes, device.cores, device.threads, device.torch_version)
+        return hashlib.sha256(repr((*told, device.cpu_capability)).encode()).hexdigest()[:16]
 
     def bandwidth_at(self, working_set_bytes: float) -> float:
         """Best read bandwidth in bytes/s over a working set, interpolated over log size, flat beyond the ends."""

@@ -1,0 +1,94 @@
+"""Timing calls in turn: the one method behind every ceiling.
+
+Each round visits every call once, so that a slow moment of the machine falls on all of them alike and
+no call is compared with another of a different minute. A sample is the mean of enough repetitions to be
+well above the clock's own cost; what is kept is the median over the rounds and its spread.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+Call = Callable[[], Any]
+Elapsed = Callable[[Call], int]
+
+# One sample lasts at least this long, about 10 000 times what reading the clock costs.
+SAMPLE_NS = 1_000_000
+
+
+class Stopped(Exception):  # noqa: N818 - a wish of the reader, not an error
+    """The measurement was called off through `should_stop`; nothing of it is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Median time of one call in nanoseconds; `spread` is half the interquartile range over the median."""
+
+    time_ns: float
+    spread: float
+
+
+def summarise(samples: Sequence[float]) -> Timing:
+    """Median and relative spread of at least one sample.
+
+    The quartiles are those of the sample itself (linear between order statistics, the "inclusive" method).
+    """
+    median = statistics.median(samples)
+    if len(samples) < 2:
+        return Timing(median, 0.0)
+    low, _, high = statistics.quantiles(samples, n=4, method="inclusive")
+    return Timing(median, (high - low) / 2 / median)
+
+
+def repetitions(call: Call, elapsed: Elapsed, *, sample_ns: int = SAMPLE_NS) -> int:
+    """How many calls make one sample long enough; the call is made twice, first untimed, to find out."""
+    call()
+    return max(1, math.ceil(sample_ns / max(1, elapsed(call))))
+
+
+def in_turn(
+    calls: Mapping[Key, Call],
+    elapsed: Elapsed,
+    *,
+    rounds: int,
+    repeat: Mapping[Key, int] | None = None,
+    on_round: Callable[[float], None] = lambda done: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> dict[Key, Timing]:
+    """Time every call once a round, round after round.
+
+    Args:
+        elapsed: runs a callable and says how long it took in nanoseconds, on the device's own clock.
+        repeat: calls per sample by key; found by a trial where absent.
+        on_round: told the share of rounds done after each.
+
+    Raises:
+        Stopped: `should_stop` said so; asked before every sample.
+    """
+    repeat = repeat or {key: repetitions(call, elapsed) for key, call in calls.items()}
+    samples: dict[Key, list[float]] = {key: [] for key in calls}
+    for done in range(1, rounds + 1):
+        for key, call in calls.items():
+            if should_stop():
+                raise Stopped
+            if repeat[key] > 1:
+                call()  # what the other calls pushed out of the caches comes back untimed
+            samples[key].append(elapsed(_repeated(call, repeat[key])) / repeat[key])
+        on_round(done / rounds)
+    return {key: summarise(values) for key, values in samples.items()}
+
+
+def _repeated(call: Call, times: int) -> Call:
+    if times == 1:
+        return call
+
+    def run() -> None:
+        for _ in range(times):
+            call()
+
+    return run
