@@ -1,0 +1,93 @@
+"""Everything a step computes between the linears, each as one plain function on plain tensors.
+
+A layer is, in this order:
+
+    rms_norm -> qkv linear -> (rms_norm of q and k heads, Qwen3) -> rotate_heads -> write_cache
+      -> prefill_attention | decode_attention -> o linear -> add_residual
+    rms_norm -> gate/up linear -> swiglu -> down linear -> add_residual
+
+Functions ending in an underscore change their first argument. Shapes: B sequences, T new tokens each,
+S positions filled, Hq query heads over Hkv key/value heads, d head size, f MLP width, h hidden size.
+Activations between layers are [B*T, h]: a linear does not care which sequence a row belongs to.
+"""
+
+from __future__ import annotations
+
+import torch.nn.functional as F  # noqa: N812 - the name PyTorch's own documentation gives it
+from torch import Tensor
+
+
+def embed(ids: Tensor, table: Tensor) -> Tensor:
+    """Rows of `table` [V, h] for `ids` of any shape, flattened: [B*T, h], a fresh tensor."""
+    return F.embedding(ids.flatten(), table)
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """x / sqrt(mean(x^2) + eps) * weight over the last dimension, summed in fp32 (Zhang and Sennrich, 2019)."""
+    return F.rms_norm(x, weight.shape, weight, eps)
+
+
+def rotate_heads_(heads: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
+    """Turn each head by its position's angles, in place (RoFormer, Su et al., 2021; the half-split layout).
+
+    Dimension i pairs with i + d/2: out[i] = x[i] cos - x[i+d/2] sin, out[i+d/2] = x[i+d/2] cos + x[i] sin.
+    Rolling a head by half brings each partner into place; its sign is in `signed_sin`.
+
+    Args:
+        heads: [B, T, H, d], changed in place.
+        cos, signed_sin: [T, 1, d], as `engine.model.rotary.RotaryTable` makes them.
+    """
+    partners = heads.roll(heads.shape[-1] // 2, -1)
+    return heads.mul_(cos).addcmul_(partners, signed_sin)
+
+
+def write_cache_(new: Tensor, heads: Tensor) -> None:
+    """Copy this step's keys and values to their places.
+
+    Args:
+        new: [2, B, Hkv, T, d], a view into the cache.
+        heads: [B, T, 2*Hkv, d], the key heads and then the value heads.
+    """
+    batch, tokens, both, size = heads.shape
+    new.copy_(heads.view(batch, tokens, 2, both // 2, size).permute(2, 0, 3, 1, 4))
+
+
+def prefill_attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Causal attention of T new positions over themselves, scaled by 1/sqrt(d): the prompt's case.
+
+    Args:
+        queries: [B, T, Hq, d]. keys, values: [B, Hkv, T, d].
+
+    Returns:
+        [B*T, Hq*d], ready for the output linear.
+    """
+    mixed = F.scaled_dot_product_attention(queries.transpose(1, 2), keys, values, is_causal=True, enable_gqa=True)
+    return mixed.transpose(1, 2).flatten(2).flatten(0, 1)
+
+
+def decode_attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Attention of one new position over all filled ones, scaled by 1/sqrt(d).
+
+    The Hq/Hkv query heads that share a key head become rows of one small matrix, so that each key and
+    value is read once per group and not once per query head. One position sees all: there is no mask.
+
+    Args:
+        queries: [B, 1, Hq, d]. keys, values: [B, Hkv, S, d].
+
+    Returns:
+        [B, Hq*d], ready for the output linear.
+    """
+    batch, kv_heads, _, size = keys.shape
+    groups = queries.view(batch, kv_heads, -1, size)
+    return F.scaled_dot_product_attention(groups, keys, values).flatten(1)
+
+
+def swiglu_(gate_up: Tensor) -> Tensor:
+    """silu(gate) * up (Shazeer, 2020): [rows, 2f] in, its first half changed in place and returned, [rows, f]."""
+    gate, up = gate_up.chunk(2, dim=-1)
+    return F.silu(gate, inplace=True).mul_(up)
+
+
+def add_residual_(x: Tensor, update: Tensor) -> Tensor:
+    """x + update, in place."""
+    return x.add_(update)
