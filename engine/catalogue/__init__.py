@@ -26,7 +26,9 @@ def entries() -> dict[str, dict[str, Any]]:
         for file in resources.files(__name__).iterdir()
         if file.name.endswith(".json")
     ]
-    return {entry["id"]: entry for entry in sorted(found, key=lambda entry: (entry["id"] not in OWN, entry["id"].lower()))}
+    return {
+        entry["id"]: entry for entry in sorted(found, key=lambda entry: (entry["id"] not in OWN, entry["id"].lower()))
+    }
 
 
 def ids() -> list[str]:
@@ -41,9 +43,7 @@ def entry(model_id: str) -> dict[str, Any]:
         LabError: no such id.
     """
     if model_id not in entries():
-        raise LabError(
-            "There is no model {model}; `python -m engine models` lists what can be chosen.", model=model_id
-        )
+        raise LabError("There is no model {model}; `python -m engine models` lists what can be chosen.", model=model_id)
     return copy.deepcopy(entries()[model_id])
 
 

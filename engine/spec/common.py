@@ -38,7 +38,9 @@ def rotary(config: Fields, dim: int, *, default_theta: float = 10_000.0) -> Rota
             "The config's rotary scaling is {kind}; known are {known}.", kind=kind, known=", ".join(ROTARY_KINDS)
         )
     holder = nested if nested and nested.has("rope_theta") else config
-    share = (nested or config).number("partial_rotary_factor", default=config.number("partial_rotary_factor", default=1.0))
+    share = (nested or config).number(
+        "partial_rotary_factor", default=config.number("partial_rotary_factor", default=1.0)
+    )
     original = "original_max_position_embeddings"
     return Rotary(
         theta=holder.number("rope_theta", default=default_theta),
@@ -123,7 +125,9 @@ def build(
 ) -> Spec:
     """The Spec around its layers. `outer` is the file's top level where the text part is nested inside it."""
     top = outer or config
-    stored = config.text("torch_dtype", default=config.text("dtype", default=top.text("torch_dtype", default="bfloat16")))
+    stored = config.text(
+        "torch_dtype", default=config.text("dtype", default=top.text("torch_dtype", default="bfloat16"))
+    )
     state = config.text("mamba_ssm_dtype", default="float32")
     return Spec(
         model_type=top.text("model_type", default=""),

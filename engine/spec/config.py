@@ -35,7 +35,9 @@ class Fields:
         value = self._values[found]
         if isinstance(value, bool) or not isinstance(value, int):
             raise LabError(
-                "The config's {key} is {value}; it has to be a whole number of at least 1.", key=found, value=_show(value)
+                "The config's {key} is {value}; it has to be a whole number of at least 1.",
+                key=found,
+                value=_show(value),
             )
         if not 1 <= value <= most:
             raise LabError(
@@ -63,7 +65,9 @@ class Fields:
             return default
         value = self._values[key]
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-            raise LabError("The config's {key} is {value}; it has to be a positive number.", key=key, value=_show(value))
+            raise LabError(
+                "The config's {key} is {value}; it has to be a positive number.", key=key, value=_show(value)
+            )
         return float(value)
 
     def flag(self, key: str, *, default: bool) -> bool:
@@ -98,7 +102,9 @@ class Fields:
         value = self._values.get(key)
         if value is None:
             return []
-        if not isinstance(value, list) or not all(isinstance(item, int) and not isinstance(item, bool) for item in value):
+        if not isinstance(value, list) or not all(
+            isinstance(item, int) and not isinstance(item, bool) for item in value
+        ):
             raise LabError(
                 "The config's {key} is {value}; it has to be a list of layer numbers.", key=key, value=_show(value)
             )

@@ -51,7 +51,9 @@ def gemma3(config: Fields) -> Spec:
         types = ["full_attention" if (i + 1) % pattern == 0 else "sliding_attention" for i in range(config.layers())]
     full = attention(config, qk_norm=True)
     windowed = attention(config, qk_norm=True, window=config.size("sliding_window"))
-    layers = [Layer(m, mlp(config, default_activation="gelu_pytorch_tanh")) for m in by_types(config, types, full, windowed)]
+    layers = [
+        Layer(m, mlp(config, default_activation="gelu_pytorch_tanh")) for m in by_types(config, types, full, windowed)
+    ]
     norm = Norm(eps=config.number("rms_norm_eps", default=1e-6), sandwich=True)
     return build(config, layers, norm=norm, tied=True)
 

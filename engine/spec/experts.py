@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.spec.parts import Weight
+from engine.spec.parts import Role, Weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,9 @@ class Experts:
     def _routed(self, inner: int) -> list[Weight]:
         names = ("gate", "up") if self.gated else ("up",)
         up, down, count = "experts_gate_up_proj", "experts_down_proj", self.experts
-        found = [Weight(f"mlp.experts.{x}_proj.weight", (self.width, inner), up, "experts", copies=count) for x in names]
+        found = [
+            Weight(f"mlp.experts.{x}_proj.weight", (self.width, inner), up, "experts", copies=count) for x in names
+        ]
         found.append(Weight("mlp.experts.down_proj.weight", (inner, self.width), down, "experts", copies=count))
         if self.bias:
             found += [
@@ -54,7 +56,8 @@ class Experts:
         if not self.shared_width:
             return []
         names = ("gate", "up") if self.gated else ("up",)
-        up, down, role = "shared_gate_up_proj", "shared_down_proj", "shared_experts"
+        up, down = "shared_gate_up_proj", "shared_down_proj"
+        role: Role = "shared_experts"
         found = [Weight(f"mlp.shared_expert.{x}_proj.weight", (self.shared_width, hidden), up, role) for x in names]
         found.append(Weight("mlp.shared_expert.down_proj.weight", (hidden, self.shared_width), down, role))
         if self.shared_gate:
@@ -70,4 +73,5 @@ class Experts:
 
         Exact in expectation for uniform routing, an upper bound for skewed routing. Works on arrays of tokens.
         """
-        return self.experts * (1 - (1 - self.top_k / self.experts) ** tokens)
+        untouched: float = (1 - self.top_k / self.experts) ** tokens
+        return self.experts * (1 - untouched)

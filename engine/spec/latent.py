@@ -40,7 +40,10 @@ class LatentAttention:
         if self.q_rank is None:
             found = [_matrix("q_proj", q_width, hidden, "q_proj")]
         else:
-            found = [_matrix("q_a_proj", self.q_rank, hidden, "q_a_proj"), _norm("q_a_layernorm", self.q_rank, "q_a_norm")]
+            found = [
+                _matrix("q_a_proj", self.q_rank, hidden, "q_a_proj"),
+                _norm("q_a_layernorm", self.q_rank, "q_a_norm"),
+            ]
             found.append(_matrix("q_b_proj", q_width, self.q_rank, "q_b_proj"))
         found.append(_matrix("kv_a_proj_with_mqa", self.cached_width, hidden, "kv_a_proj"))
         found.append(_norm("kv_a_layernorm", self.rank, "kv_a_norm"))

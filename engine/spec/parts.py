@@ -83,8 +83,14 @@ class Attention:
     def weights(self, hidden: int) -> tuple[Weight, ...]:
         """q, k, v, o and what belongs to them."""
         q, kv, inner = self.q_width, self.kv_width, self.heads * self.head_dim
-        found = [_linear("self_attn.q_proj", q, hidden, "qkv_proj"), _linear("self_attn.k_proj", kv, hidden, "qkv_proj")]
-        found += [_linear("self_attn.v_proj", kv, hidden, "qkv_proj"), _linear("self_attn.o_proj", hidden, inner, "o_proj")]
+        found = [
+            _linear("self_attn.q_proj", q, hidden, "qkv_proj"),
+            _linear("self_attn.k_proj", kv, hidden, "qkv_proj"),
+        ]
+        found += [
+            _linear("self_attn.v_proj", kv, hidden, "qkv_proj"),
+            _linear("self_attn.o_proj", hidden, inner, "o_proj"),
+        ]
         if self.qkv_bias:
             found += [_vector(f"self_attn.{x}_proj.bias", n, "qkv_proj") for x, n in (("q", q), ("k", kv), ("v", kv))]
         if self.o_bias:

@@ -143,7 +143,9 @@ class Spec:
     @cached_property
     def outer_weights(self) -> tuple[Weight, ...]:
         """What stands outside the layers: embedding, learned positions, final norm, the head unless it is tied."""
-        table = Weight("model.embed_tokens.weight", (self.vocab_size, self.hidden_size), "embedding", "embedding", "table")
+        table = Weight(
+            "model.embed_tokens.weight", (self.vocab_size, self.hidden_size), "embedding", "embedding", "table"
+        )
         found = [table]
         if self.positions:
             shape = (self.positions, self.hidden_size)
@@ -178,7 +180,9 @@ class Spec:
         norms = sum(w.parameters * count for w, count in weighted if w.use == "hidden_norm")
         matmul_all = trunk - tables - norms + (self.head.parameters if self.tied else 0)
         experts = sum(w.parameters * count for w, count in weighted if w.role == "experts")
-        routed = [(layer.feed_forward, count) for layer, count in self.groups if isinstance(layer.feed_forward, Experts)]
+        routed = [
+            (layer.feed_forward, count) for layer, count in self.groups if isinstance(layer.feed_forward, Experts)
+        ]
         active = sum(part.active_parameters(self.hidden_size) * count for part, count in routed)
         return Parameters(
             matmul=matmul_all - experts + active,
