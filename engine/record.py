@@ -147,6 +147,7 @@ class Step(_Part):
 
     tokens: rows processed (of one sequence). context: positions attended, the new ones included.
     time_ns: the forward pass on the device's own clock. host_ns: the same on the host's clock.
+    working_set_bytes: the distinct bytes the step touches: what its bandwidth ceiling is read at.
     """
 
     index: Count
@@ -160,6 +161,7 @@ class Step(_Part):
     detokenize_ns: Count
     flops: Count
     bytes: StepBytes
+    working_set_bytes: Count = 0
     resident_bytes: ResidentBytes
     predicted_ns: PredictedNs
     bound: Literal["memory", "compute", "launches"] = "memory"
@@ -223,7 +225,10 @@ class Progress(_Part):
 
 
 class RunView(_Part):
-    """What a page may know of a run that has not ended (or just has), as `broker.snapshot` gives it."""
+    """What a page may know of a run that has not ended (or just has), as `broker.snapshot` gives it.
+
+    notice: something else to know, a record that could not be saved, say.
+    """
 
     id: str
     state: ActiveState | FinalState
@@ -235,6 +240,7 @@ class RunView(_Part):
     steps: list[Step] = []
     steps_so_far: int = 0
     error: Sentence | None = None
+    notice: Sentence | None = None
 
     @property
     def ended(self) -> bool:

@@ -1,0 +1,62 @@
+"""One measured step against this machine's ceilings: its two roof times, and what cannot be true of it.
+
+Pure arithmetic over the record; no torch, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.ceilings import Ceilings
+from engine.record import Flag, Probe, Step
+
+DISTURBED_SHARE = 0.15
+"""How far the control probe may move between before and after a run before the run says it was disturbed."""
+
+
+def bandwidth(step: Step, ceilings: Ceilings) -> float:
+    """Best read bandwidth measured at the step's working set, in bytes/s."""
+    return ceilings.bandwidth_at(step.working_set_bytes or step.bytes.total)
+
+
+def memory_ns(step: Step, ceilings: Ceilings) -> float:
+    """Time to move the step's bytes at that bandwidth."""
+    return step.bytes.total / bandwidth(step, ceilings) * 1e9
+
+
+def compute_ns(step: Step, ceilings: Ceilings, dtype: str) -> float:
+    """Time to do the step's FLOPs at the highest rate measured here; 0 where none was measured in this dtype."""
+    peak = ceilings.peak_flops_per_s.get(dtype)
+    return step.flops / peak * 1e9 if peak else 0.0
+
+
+def flags(step: Step, ceilings: Ceilings, dtype: str) -> list[Flag]:
+    """What is impossible about a step: below the measured roof beyond its own spread, below the datasheet at all.
+
+    Args:
+        dtype: what it was computed in, as ceilings name it: "fp32", "bf16".
+    """
+    found: list[Flag] = []
+    if compute_ns(step, ceilings, dtype) > memory_ns(step, ceilings):
+        spread = ceilings.peak_spread
+    else:
+        spread = ceilings.bandwidth_spread_at(step.working_set_bytes or step.bytes.total)
+    if step.time_ns < step.predicted_ns.measured_roof * (1 - spread):
+        found.append("beats_roof")
+    if step.predicted_ns.datasheet is not None and step.time_ns < step.predicted_ns.datasheet:
+        found.append("beats_datasheet")
+    return found
+
+
+def run_flags(steps: Sequence[Step], probe: Probe | None) -> list[Flag]:
+    """Every flag of the run: its steps' own, and `disturbed` when the control probe moved."""
+    found = {flag for step in steps for flag in step.flags}
+    if probe is not None and abs(probe.moved) > DISTURBED_SHARE:
+        found.add("disturbed")
+    known: tuple[Flag, ...] = ("beats_roof", "beats_datasheet", "disturbed")
+    return [flag for flag in known if flag in found]
+
+
+def probe_moved(before_ns: int, after_ns: int) -> float:
+    """How much slower (or faster, negative) the fixed probe was after the run than before."""
+    return after_ns / before_ns - 1 if before_ns else 0.0

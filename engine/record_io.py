@@ -1,0 +1,189 @@
+"""Records in and out: a run as JSON or CSV, and a JSON file from elsewhere checked field by field.
+
+What comes in was measured on another machine, or typed by hand: it is checked as far as it can be
+from itself, and keeps a mark (`imported_at`) so that a page never shows it as measured here.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from typing import Any, NoReturn
+
+from pydantic import ValidationError
+
+from engine.errors import LabError
+from engine.record import SCHEMA, Run, Step, now
+from engine.summary import decode_tokens_per_s, median_tpot_ms, ttft_ms
+
+MAX_FILE_BYTES = 50_000_000
+SUMMARY_TOLERANCE = 0.01  # other versions may interpolate percentiles otherwise; a forged figure is off by more
+
+
+def imported_at(run: Run) -> str | None:
+    """When the run was taken in from a file, or None when it was measured by this lab."""
+    value = (run.model_extra or {}).get("imported_at")
+    return value if isinstance(value, str) else None
+
+
+def read_run(content: bytes) -> Run:
+    """The run in an exported JSON document, marked as imported.
+
+    Raises:
+        LabError: one sentence for the first thing that is wrong with it.
+    """
+    if len(content) > MAX_FILE_BYTES:
+        raise LabError(
+            "The file holds {size} MB; an exported run has at most {limit} MB.",
+            size=f"{len(content) / 1e6:.0f}",
+            limit=f"{MAX_FILE_BYTES / 1e6:.0f}",
+        )
+    document = _parse(content)
+    try:
+        run = Run.model_validate({**document, "imported_at": now()})
+    except ValidationError as error:
+        raise _explain(error) from error
+    _check_steps(run)
+    _check_summary(run)
+    return run
+
+
+def _parse(content: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(content, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise LabError("The file is not JSON; import what `runs export` or the page's JSON download wrote.") from error
+    if not isinstance(document, dict) or "schema" not in document:
+        raise LabError("The file is JSON but not a run of this lab: it has no field named schema.")
+    if document["schema"] != SCHEMA:
+        raise LabError(
+            "The run has schema {found}; this version of the lab reads schema {known}.",
+            found=json.dumps(document["schema"])[:40],
+            known=SCHEMA,
+        )
+    return document
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise LabError("The file holds {value} where a number has to be.", value=name)
+
+
+def _explain(error: ValidationError) -> LabError:
+    first = error.errors(include_url=False)[0]
+    # Numbers that are no numbers cannot be in JSON, but 1e999 reads as infinity: pydantic says so itself.
+    return LabError(
+        "The run's field {field} is wrong: {reason}.",
+        field=".".join(str(part) for part in first["loc"]) or "run",
+        reason=first["msg"].removeprefix("Value error, ").rstrip("."),
+    )
+
+
+def _check_steps(run: Run) -> None:
+    for number, step in enumerate(run.steps):
+        expected_phase = "prefill" if number == 0 else "decode"
+        if step.index != number or step.phase != expected_phase:
+            raise LabError(
+                "Step {number} of the run is marked as {phase} step {index}; steps are numbered from 0, "
+                "the prefill first.",
+                number=number,
+                phase=step.phase,
+                index=step.index,
+            )
+        if len(step.token_ids) != run.request.batch:
+            raise LabError(
+                "Step {number} has {count} tokens for a batch of {batch}.",
+                number=number,
+                count=len(step.token_ids),
+                batch=run.request.batch,
+            )
+        _check_step_numbers(step)
+    written = [step.token_ids[0] for step in run.steps]
+    if run.output.token_ids != written:
+        raise LabError(
+            "The run's output has {output} tokens that are not those of its {steps} steps.",
+            output=len(run.output.token_ids),
+            steps=len(run.steps),
+        )
+
+
+def _check_step_numbers(step: Step) -> None:
+    if step.time_ns == 0:
+        raise LabError("Step {number} took 0 ns, which no machine can.", number=step.index)
+    lines = [line for line in step.predicted_ns.model_dump().values() if line is not None]
+    if not all(math.isfinite(line) and line >= 0 for line in lines):
+        raise LabError("Step {number} has a predicted time that is not a positive number.", number=step.index)
+    if step.resident_bytes.kv_filled > step.resident_bytes.kv_allocated:
+        raise LabError("Step {number} fills more of the KV cache than is allocated.", number=step.index)
+
+
+def _check_summary(run: Run) -> None:
+    """The figures anyone can compute from the steps have to be those that the steps give."""
+    if run.summary is None:
+        return
+    said_tpot = run.summary.tpot_ms.p50 if run.summary.tpot_ms else None
+    for name, said, computed in (
+        ("ttft_ms", run.summary.ttft_ms, ttft_ms(run.steps)),
+        ("tpot_ms.p50", said_tpot, median_tpot_ms(run.steps)),
+        ("tokens_per_s", run.summary.tokens_per_s, decode_tokens_per_s(run.steps, run.request.batch)),
+    ):
+        agrees = said == computed or (
+            said is not None and computed is not None and math.isclose(said, computed, rel_tol=SUMMARY_TOLERANCE)
+        )
+        if not agrees:
+            raise LabError(
+                "The run's summary says {name} = {said}; its own steps give {computed}.",
+                name=name,
+                said=said,
+                computed=computed,
+            )
+
+
+# ---- CSV -----------------------------------------------------------------------------------------
+
+_BYTES = ("weights", "kv_read", "kv_write", "state_read", "state_write", "conv_read", "conv_write", "logits", "total")
+_RESIDENT = ("weights", "kv_allocated", "kv_filled", "state", "conv")
+
+
+def to_csv(run: Run) -> str:
+    """One row a step, the warm-up's first; units are in the column names, text is quoted as in JSON.
+
+    JSON quotes keep spaces and line breaks visible, and keep a spreadsheet from reading "=..." as a formula.
+    """
+    out = io.StringIO()
+    rows = [_csv_row(run.id, "warm_up", step) for step in run.warm_up_steps]
+    rows += [_csv_row(run.id, "measured", step) for step in run.steps]
+    header = list(rows[0]) if rows else ["run_id", "pass", "index", "phase"]
+    writer = csv.DictWriter(out, header, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def _csv_row(run_id: str, made_in: str, step: Step) -> dict[str, object]:
+    row: dict[str, object] = {
+        "run_id": run_id,
+        "pass": made_in,
+        "index": step.index,
+        "phase": step.phase,
+        "tokens": step.tokens,
+        "context": step.context,
+        "token_ids": " ".join(map(str, step.token_ids)),
+        "text": json.dumps(step.text, ensure_ascii=False),
+        "time_ns": step.time_ns,
+        "host_ns": step.host_ns,
+        "sample_ns": step.sample_ns,
+        "detokenize_ns": step.detokenize_ns,
+        "flops": step.flops,
+    }
+    row |= {f"moved_{kind}_bytes": getattr(step.bytes, kind) for kind in _BYTES}
+    row |= {f"resident_{kind}_bytes": getattr(step.resident_bytes, kind) for kind in _RESIDENT}
+    row |= {
+        "predicted_datasheet_ns": step.predicted_ns.datasheet,
+        "predicted_measured_roof_ns": step.predicted_ns.measured_roof,
+        "predicted_expected_ns": step.predicted_ns.expected,
+        "bound": step.bound,
+        "flags": " ".join(step.flags),
+    }
+    return row
