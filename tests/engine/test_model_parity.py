@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from model_helpers import SIZES, engine_of, reference
 from torch import Tensor
 
 from engine import spec as specs
@@ -18,17 +19,6 @@ CACHED_STEPS = 4
 PROMPTS = (1, 3, 64, 65, 130)
 TOLERANCE = 1e-4
 
-SIZES: dict[str, Any] = {
-    "vocab_size": 257,
-    "hidden_size": 48,
-    "intermediate_size": 96,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 6,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-    "rms_norm_eps": 1e-3,  # large enough to show when it is left out
-    "tie_word_embeddings": False,
-}
 LLAMA3_ROPE = {
     "rope_type": "llama3",
     "rope_theta": 10_000.0,
@@ -39,44 +29,22 @@ LLAMA3_ROPE = {
 }
 
 
-def _config(kind: str, **changes: Any) -> transformers.PretrainedConfig:
-    return transformers.AutoConfig.for_model(kind, **{**SIZES, **changes})
-
-
-CONFIGS: dict[str, Callable[[], transformers.PretrainedConfig]] = {
-    "llama": lambda: _config("llama"),
-    "llama-tied-mha": lambda: _config("llama", tie_word_embeddings=True, num_key_value_heads=6),
-    "llama-mqa-all-biases": lambda: _config("llama", num_key_value_heads=1, attention_bias=True, mlp_bias=True),
-    "llama-3.1": lambda: _config("llama", rope_parameters=LLAMA3_ROPE),
-    "llama-linear": lambda: _config(
-        "llama", rope_parameters={"rope_type": "linear", "rope_theta": 10_000.0, "factor": 4.0}
-    ),
-    "mistral": lambda: _config("mistral", sliding_window=None, head_dim=16),
-    "qwen2": lambda: _config("qwen2", rope_parameters={"rope_type": "default", "rope_theta": 1e6}),
-    "qwen3": lambda: _config("qwen3", head_dim=16),
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("llama", {}),
+    "llama-tied-mha": ("llama", {"tie_word_embeddings": True, "num_key_value_heads": 6}),
+    "llama-mqa-all-biases": ("llama", {"num_key_value_heads": 1, "attention_bias": True, "mlp_bias": True}),
+    "llama-3.1": ("llama", {"rope_parameters": LLAMA3_ROPE}),
+    "llama-linear": ("llama", {"rope_parameters": {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 4.0}}),
+    "mistral": ("mistral", {"sliding_window": None, "head_dim": 16}),
+    "qwen2": ("qwen2", {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}),
+    "qwen3": ("qwen3", {"head_dim": 16}),
 }
-
-
-def reference(kind: str) -> Any:
-    """transformers' model of this kind, every parameter random: default norms of 1 and biases of 0 hide bugs."""
-    torch.manual_seed(20)
-    model = transformers.AutoModelForCausalLM.from_config(CONFIGS[kind]()).eval().float()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(torch.randn_like(parameter) * (0.3 if parameter.ndim == 1 else 0.15))
-    return model
 
 
 @pytest.fixture(scope="module")
 def references() -> dict[str, Any]:
-    """Each reference model, made once."""
-    return {kind: reference(kind) for kind in CONFIGS}
-
-
-def engine_of(model: Any, **changes: Any) -> Model:
-    """The engine's model with the same weights, dimensions from the same config."""
-    spec = specs.read(model.config.to_dict())
-    return Model.from_tensors(dataclasses.replace(spec, **changes), model.state_dict())
+    """transformers' models, each made once."""
+    return {name: reference(kind, **changes) for name, (kind, changes) in MODELS.items()}
 
 
 @torch.no_grad()
@@ -103,7 +71,7 @@ def tokens(batch: int, length: int) -> Tensor:
     return torch.randint(0, SIZES["vocab_size"], (batch, length), generator=torch.Generator().manual_seed(length))
 
 
-@pytest.mark.parametrize("kind", CONFIGS)
+@pytest.mark.parametrize("kind", MODELS)
 def test_logits_equal_transformers(kind: str, references: dict[str, Any]) -> None:
     theirs = references[kind]
     ours = engine_of(theirs)
@@ -121,8 +89,7 @@ def test_bf16_stays_near_fp32(references: dict[str, Any]) -> None:
     theirs = references["qwen3"]
     ids = tokens(2, 20)
     exact = engine_logits(engine_of(theirs), ids, 16)
-    half = Model.from_tensors(specs.read(theirs.config.to_dict()), theirs.state_dict(), dtype=torch.bfloat16)
-    found = engine_logits(half, ids, 16)
+    found = engine_logits(engine_of(theirs, dtype=torch.bfloat16), ids, 16)
     assert all(logits.dtype == torch.float32 for logits in found)
     assert 1e-4 < worst(found, exact) < 0.1
     assert worst(found, reference_logits(theirs.to(torch.bfloat16), ids, 16)) < 0.1
