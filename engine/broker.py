@@ -101,6 +101,18 @@ class Broker:
         if not self._desk.cancel_waiting(run_id, owner):
             self._supervisor.cancel(run_id)
 
+    def active_run(self, owner: str) -> str | None:
+        """The run that `owner` has queued or running, if any; only that owner can cancel it."""
+        return self._desk.active_run(owner)
+
+    def keep(self, run: Run) -> None:
+        """Store a run that was read from a file.
+
+        Raises:
+            LabError: the store cannot be written, or holds another run under this id.
+        """
+        self._store.put(run)
+
     def snapshot(self, run_id: str, since: int = 0) -> RunView:
         """How a run stands, with its steps from number `since` on; finished runs come from the store.
 

@@ -77,6 +77,11 @@ class Desk:
             self._queue(run)
             self._active[run.owner] = run.id
 
+    def active_run(self, owner: str) -> str | None:
+        """The run this owner has queued or running, if any."""
+        with self._lock:
+            return self._active.get(owner)
+
     def take_in_task(self, task: Task) -> Task:
         """Queue a calibration or fetch, or return the one like it that has not ended."""
         with self._lock:
