@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import LabError
-from engine.spec import dense
+from engine.spec import dense, hybrids, mixtures
 from engine.spec.config import Fields
 from engine.spec.experts import Experts
 from engine.spec.latent import LatentAttention
@@ -45,13 +45,29 @@ __all__ = [
 
 # model_type -> its reader. The keys are what a config says of itself, so they are also what an error can list.
 FAMILIES: dict[str, Callable[[Fields], Spec]] = {
+    "bamba": hybrids.bamba,
+    "deepseek_v3": mixtures.deepseek_v3,
+    "gemma3": dense.gemma3,
     "gemma3_text": dense.gemma3,
     "gpt2": dense.gpt2,
+    "gpt_oss": mixtures.gpt_oss,
+    "granitemoehybrid": hybrids.granite_hybrid,
+    "kimi_k2": mixtures.deepseek_v3,
+    "kimi_k3": hybrids.kimi_linear,
+    "kimi_linear": hybrids.kimi_linear,
     "llama": dense.llama,
     "mistral": dense.mistral,
+    "mixtral": mixtures.mixtral,
+    "nemotron_h": hybrids.nemotron_h,
     "phi3": dense.phi3,
     "qwen2": dense.qwen2,
     "qwen3": dense.qwen3,
+    "qwen3_5": hybrids.qwen3_5,
+    "qwen3_5_moe": hybrids.qwen3_5,
+    "qwen3_5_moe_text": hybrids.qwen3_5,
+    "qwen3_5_text": hybrids.qwen3_5,
+    "qwen3_moe": mixtures.qwen3_moe,
+    "qwen3_next": hybrids.qwen3_next,
 }
 
 

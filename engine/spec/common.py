@@ -62,6 +62,7 @@ def attention(
     window: int | None = None,
     output_gate: bool = False,
     sinks: bool = False,
+    positions: bool = True,
 ) -> Attention:
     """Grouped-query attention under the usual keys.
 
@@ -80,7 +81,7 @@ def attention(
         o_bias=o_bias,
         qk_norm=qk_norm,
         window=window,
-        rotary=rotary(config, dim),
+        rotary=rotary(config, dim) if positions else None,
         output_gate=output_gate,
         sinks=sinks,
     )

@@ -19,11 +19,11 @@ class Fields:
     """A config mapping with typed getters. Each getter raises LabError naming the key and what it should be."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = values
+        self.values = values
 
     def has(self, key: str) -> bool:
         """Whether the key is there with a value other than null."""
-        return self._values.get(key) is not None
+        return self.values.get(key) is not None
 
     def size(self, key: str, *aliases: str, default: int | None = None, most: int = MAX_SIZE) -> int:
         """A whole number from 1 to `most`, under `key` or the first alias that is there."""
@@ -32,7 +32,7 @@ class Fields:
             if default is None:
                 raise LabError("The config has no {key}; it has to be a whole number of at least 1.", key=key)
             return default
-        value = self._values[found]
+        value = self.values[found]
         if isinstance(value, bool) or not isinstance(value, int):
             raise LabError(
                 "The config's {key} is {value}; it has to be a whole number of at least 1.",
@@ -52,7 +52,7 @@ class Fields:
         """A whole number from 0 to `most`."""
         if not self.has(key):
             return default
-        is_zero = type(self._values[key]) is int and self._values[key] == 0
+        is_zero = type(self.values[key]) is int and self.values[key] == 0
         return 0 if is_zero else self.size(key, most=most)
 
     def layers(self, key: str = "num_hidden_layers") -> int:
@@ -63,7 +63,7 @@ class Fields:
         """A positive number, whole or not."""
         if not self.has(key):
             return default
-        value = self._values[key]
+        value = self.values[key]
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
             raise LabError(
                 "The config's {key} is {value}; it has to be a positive number.", key=key, value=_show(value)
@@ -74,7 +74,7 @@ class Fields:
         """true or false."""
         if not self.has(key):
             return default
-        value = self._values[key]
+        value = self.values[key]
         if not isinstance(value, bool):
             raise LabError("The config's {key} is {value}; it has to be true or false.", key=key, value=_show(value))
         return value
@@ -83,7 +83,7 @@ class Fields:
         """A string."""
         if not self.has(key):
             return default
-        value = self._values[key]
+        value = self.values[key]
         if not isinstance(value, str):
             raise LabError("The config's {key} is {value}; it has to be a string.", key=key, value=_show(value))
         return value
@@ -92,14 +92,14 @@ class Fields:
         """A list of strings, or None where the key is absent."""
         if not self.has(key):
             return None
-        value = self._values[key]
+        value = self.values[key]
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise LabError("The config's {key} is {value}; it has to be a list of names.", key=key, value=_show(value))
         return value
 
     def indices(self, key: str) -> list[int]:
         """A list of whole numbers; empty where the key is absent."""
-        value = self._values.get(key)
+        value = self.values.get(key)
         if value is None:
             return []
         if not isinstance(value, list) or not all(
@@ -112,13 +112,17 @@ class Fields:
 
     def is_list(self, key: str) -> bool:
         """Whether a list stands under the key."""
-        return isinstance(self._values.get(key), list)
+        return isinstance(self.values.get(key), list)
+
+    def is_text(self, key: str) -> bool:
+        """Whether a string stands under the key."""
+        return isinstance(self.values.get(key), str)
 
     def part(self, key: str) -> Fields | None:
         """A nested object, or None where the key is absent."""
         if not self.has(key):
             return None
-        value = self._values[key]
+        value = self.values[key]
         if not isinstance(value, Mapping):
             raise LabError("The config's {key} is {value}; it has to be an object.", key=key, value=_show(value))
         return Fields(value)

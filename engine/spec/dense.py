@@ -5,6 +5,7 @@ from __future__ import annotations
 from engine.errors import LabError
 from engine.spec.common import attention, build, mlp
 from engine.spec.config import Fields, divisible
+from engine.spec.extras import siglip_vision
 from engine.spec.parts import Attention, Mlp
 from engine.spec.types import Layer, Norm, Spec
 
@@ -43,8 +44,9 @@ def phi3(config: Fields) -> Spec:
     return build(config, [layer] * config.layers())
 
 
-def gemma3(config: Fields) -> Spec:
-    """Gemma 3: five window layers to one full one, q/k norm, four norms a layer, a tied head."""
+def gemma3(top: Fields) -> Spec:
+    """Gemma 3: five window layers to one full one, q/k norm, four norms a layer, a tied head, maybe a vision tower."""
+    config = top.part("text_config") or top
     types = config.names("layer_types")
     if types is None:
         pattern = config.size("sliding_window_pattern", default=6)
@@ -55,7 +57,9 @@ def gemma3(config: Fields) -> Spec:
         Layer(m, mlp(config, default_activation="gelu_pytorch_tanh")) for m in by_types(config, types, full, windowed)
     ]
     norm = Norm(eps=config.number("rms_norm_eps", default=1e-6), sandwich=True)
-    return build(config, layers, norm=norm, tied=True)
+    multimodal = top is not config
+    extras = [siglip_vision(out=config.size("hidden_size"))] if multimodal else []
+    return build(config, layers, norm=norm, outer=top, extras=extras, tied=True)
 
 
 def gpt2(config: Fields) -> Spec:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.spec.parts import Role, Weight
 
@@ -37,6 +37,10 @@ class Experts:
             found.append(Weight("mlp.latent_norm.weight", (self.latent,), "latent_norm", "mlp", "vector"))
             found.append(Weight("mlp.latent_up_proj.weight", (hidden, self.latent), "latent_up_proj", "mlp"))
         return (*found, *self._routed(inner), *self._shared(hidden))
+
+    def with_shared(self, width: int) -> Experts:
+        """The same with a shared part of this width."""
+        return replace(self, shared_width=width)
 
     def _routed(self, inner: int) -> list[Weight]:
         names = ("gate", "up") if self.gated else ("up",)
