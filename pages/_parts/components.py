@@ -1,0 +1,49 @@
+"""The lab's own browser components: their files read once, mounted by a function each.
+
+Text that a visitor or a model wrote reaches them as data and is set with textContent, never as HTML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+from streamlit.components.v2.types import ComponentRenderer
+
+_HERE = Path(__file__).parent
+
+
+def _component(name: str, folder: str, html: str, css: str, scripts: Sequence[str]) -> ComponentRenderer:
+    def text(file: str) -> str:
+        return (_HERE / folder / file).read_text(encoding="utf-8")
+
+    # isolate_styles would put the chart in a shadow root, where Plotly's own style sheet does not reach.
+    return st.components.v2.component(
+        name, html=text(html), css=text(css), js="\n".join(text(script) for script in scripts), isolate_styles=False
+    )
+
+
+_live_view = _component(
+    "roofline_live_view", "live_view", "view.html", "view.css", ("chart.js", "hover.js", "view.js")
+)
+_chips = _component("roofline_chips", "chips", "chips.html", "chips.css", ("chips.js",))
+_import_run = _component(
+    "roofline_import_run", "import_run", "import_run.html", "import_run.css", ("import_run.js",)
+)
+
+
+def live_view(data: dict[str, Any], *, key: str, on_end: Callable[[], None]) -> None:
+    """The live chart of one run; `on_end` is called before the one rerun that its end causes."""
+    _live_view(key=key, data=data, on_done_change=on_end)
+
+
+def chips(rows: Sequence[dict[str, Any]], *, key: str) -> None:
+    """Rows of tokens: each `{"title", "tokens": [[piece, id], ...], "note"}`."""
+    _chips(key=key, data={"rows": list(rows)})
+
+
+def import_run(data: dict[str, Any], *, key: str, on_import: Callable[[], None]) -> None:
+    """A button that takes in a record's file; the id is in session state under `key`, as `imported`."""
+    _import_run(key=key, data=data, on_imported_change=on_import)

@@ -1,0 +1,138 @@
+"""The controls of *Live run*: seeded from the address, kept in it, read as one View and one RunRequest."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+import streamlit as st
+
+from engine import checkpoint
+from engine.errors import N_
+from engine.record import Run, RunRequest
+from pages._parts import terms
+from pages._parts.links import DTYPES, LIMITS, View, parse_view, to_query
+from pages._parts.words import Words
+
+MAX_PROMPT_CHARACTERS = 200_000
+EXAMPLES = {
+    N_("The lesson's sentence"): "小明把苹果给了",
+    N_("A question"): "Why is the sky blue?",
+    N_("A story"): "Once upon a time, in a village by the sea, there lived an old clockmaker who",
+    N_("A long prompt"): (
+        "A library keeps ten thousand books in its cellar. Each morning the librarian carries every one of them upstairs, "
+        "reads a single word, and carries them all down again. When a hundred visitors ask at once, the books still come up "
+        "only once, and each visitor gets a word. When one visitor asks for a hundred words, the books come up a hundred times. "
+    )
+    * 4
+    + "So what would make this library faster?",
+}
+_NAMES = [field.name for field in fields(View)]
+
+
+def seed(run: Run | None) -> None:
+    """Put the address's values into the controls when it is new: a first visit, Back, or a link typed in.
+
+    What this session wrote itself comes back with later messages and is no news. A link to a run without
+    controls of its own starts from that run's request.
+    """
+    query = {name: value for name, value in st.query_params.to_dict().items() if name in _NAMES}
+    written: list[dict[str, str]] = st.session_state.setdefault("written_queries", [])
+    if query in written:
+        del written[: written.index(query) + 1]
+        st.session_state["seen_query"] = query
+    is_news = st.session_state.get("seen_query") != query
+    st.session_state["seen_query"] = query
+    view = st.session_state.get("view", View())
+    if is_news:
+        view = parse_view({**to_query(view), **query})
+    if "view" not in st.session_state and run is not None and not query:
+        view = _of_request(run.request)
+        st.session_state.setdefault("kept_prompt", run.request.prompt)
+    known = {choice.id for choice in checkpoint.available()}
+    if view.model not in known:
+        view = replace(view, model=View().model if View().model in known else sorted(known)[0])
+    for name, value in asdict(view).items():
+        if is_news or name not in st.session_state:
+            st.session_state[name] = value
+    if "prompt" not in st.session_state:
+        st.session_state["prompt"] = st.session_state.get("kept_prompt", EXAMPLES["The lesson's sentence"])
+
+
+def keep(view: View) -> None:
+    """Remember the controls across pages and write them into the address, unless they are as they came."""
+    st.session_state["view"] = view
+    st.session_state["kept_prompt"] = st.session_state["prompt"]
+    query = to_query(view) if view != View() or st.session_state["seen_query"] else {}
+    here = st.query_params.to_dict()
+    if {name: value for name, value in here.items() if name in _NAMES} != query:
+        others = {name: value for name, value in here.items() if name not in _NAMES}
+        st.query_params.from_dict({**query, **others})
+        st.session_state["written_queries"].append(query)
+
+
+def _of_request(request: RunRequest) -> View:
+    return parse_view(to_query(View(**{
+        "model": request.model, "chat": request.chat, "length": request.max_new_tokens, "batch": request.batch,
+        "temperature": request.temperature, "top_k": request.top_k, "top_p": request.top_p, "min_p": request.min_p,
+        "seed": request.seed, "dtype": request.dtype,
+    })))  # fmt: skip
+
+
+def draw(t: Words) -> View:
+    """Draw every control and return what they say now."""
+    _prompt(t)
+    choices = {choice.id: choice for choice in checkpoint.available()}
+    st.selectbox(t("Model"), list(choices), key="model", format_func=lambda each: _model_label(t, choices[each]))
+    left, right = st.columns(2)
+    _number(left, t("Length"), "length", t(terms.LENGTH))
+    _number(right, t("Batch"), "batch", t(terms.BATCH))
+    with st.expander(t("More: sampling and number format")):
+        _sampling(t)
+    return View(**{name: st.session_state[name] for name in _NAMES})
+
+
+def request_of(view: View) -> RunRequest:
+    """What pressing Run asks for."""
+    values: dict[str, Any] = asdict(view)
+    return RunRequest(prompt=st.session_state["prompt"], max_new_tokens=values.pop("length"), **values)
+
+
+def _prompt(t: Words) -> None:
+    def take_example() -> None:
+        chosen = st.session_state["example"]
+        if chosen:
+            st.session_state["prompt"] = EXAMPLES[chosen]
+            st.session_state["example"] = None
+
+    st.text_area(t("Prompt"), key="prompt", height=120, max_chars=MAX_PROMPT_CHARACTERS)
+    st.pills(
+        t("Examples"), list(EXAMPLES), format_func=t, key="example", on_change=take_example, label_visibility="collapsed"
+    )
+    st.toggle(t("Chat"), key="chat", help=t(terms.CHAT))
+
+
+def _model_label(t: Words, choice: checkpoint.ModelChoice) -> str:
+    notes = [t("{count} M parameters", count=t.number(choice.parameters / 1e6))]
+    if choice.weights == "random":
+        notes.append(t("random weights"))
+    elif not choice.fetched:
+        notes.append(t("fetched at the first run"))
+    return f"{choice.id} ({', '.join(notes)})"
+
+
+def _number(place: Any, label: str, name: str, explanation: str, step: float | None = None) -> None:
+    low, high = LIMITS[name]
+    kind = type(getattr(View(), name))
+    place.number_input(label, kind(low), kind(high), step=kind(step or 1), key=name, help=explanation)
+
+
+def _sampling(t: Words) -> None:
+    left, right = st.columns(2)
+    _number(left, t("Temperature"), "temperature", t(terms.TEMPERATURE), 0.1)
+    _number(right, t("Seed"), "seed", t(terms.SEED))
+    _number(left, "top-k", "top_k", t(terms.TOP_K), 10)
+    _number(right, "top-p", "top_p", t(terms.TOP_P), 0.05)
+    _number(left, "min-p", "min_p", t(terms.MIN_P), 0.05)
+    right.selectbox(t("Number format"), DTYPES, key="dtype", help=t(terms.DTYPE),
+                    format_func={"float32": "fp32", "bfloat16": "bf16"}.__getitem__)  # fmt: skip

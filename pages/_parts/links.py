@@ -1,0 +1,113 @@
+"""A view of the lab from a URL, and the URL of a view. Pure: no Streamlit, never raises.
+
+Everything a reader can set on *Live run* is here, except the prompt: that belongs to the run, which has
+an address of its own (`?run=`). A link carries every value explicitly, so that a changed default does
+not change what an old link shows.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+from urllib.parse import urlencode
+
+from engine.record import RUN_ID_PATTERN
+from pages._parts.words import LANGUAGES
+
+VERSION = 1
+DTYPES = ("float32", "bfloat16")
+MODEL_PATTERN = r"^[A-Za-z0-9._@=:/-]{1,120}$"
+
+
+@dataclass(frozen=True)
+class View:
+    """The controls of *Live run*. Names are the URL's parameter names."""
+
+    model: str = "smollm2-135m"
+    chat: bool = False
+    length: int = 64
+    batch: int = 1
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int = 0
+    dtype: str = "float32"
+
+
+LIMITS: dict[str, tuple[float, float]] = {
+    "length": (1, 2048),
+    "batch": (1, 64),
+    "temperature": (0.0, 2.0),
+    "top_k": (0, 1000),
+    "top_p": (0.01, 1.0),
+    "min_p": (0.0, 1.0),
+    "seed": (0, 2**31 - 1),
+}
+
+
+def parse_view(query: Mapping[str, Any]) -> View:
+    """The view a query string asks for. A value out of range is clamped, one that makes no sense is the default."""
+    view = View()
+    for field in fields(View):
+        raw = query.get(field.name)
+        if isinstance(raw, str):
+            parsed = _parse(field.name, getattr(view, field.name), raw)
+            view = replace(view, **{field.name: parsed})
+    return view
+
+
+def _parse(name: str, default: Any, raw: str) -> Any:
+    if name == "model":
+        return raw if re.fullmatch(MODEL_PATTERN, raw) and ".." not in raw else default
+    if name == "dtype":
+        return raw if raw in DTYPES else default
+    if name == "chat":
+        return {"1": True, "true": True, "0": False, "false": False}.get(raw.lower(), default)
+    try:
+        number = float(raw)
+    except ValueError:
+        return default
+    if not math.isfinite(number):
+        return default
+    low, high = LIMITS[name]
+    clamped = min(max(number, low), high)
+    return int(clamped) if isinstance(default, int) else clamped
+
+
+def parse_run(query: Mapping[str, Any]) -> str | None:
+    """The run id a query string asks for, or None where it has none or one that no run can have."""
+    raw = query.get("run")
+    return raw if isinstance(raw, str) and re.fullmatch(RUN_ID_PATTERN, raw) else None
+
+
+def parse_language(query: Mapping[str, Any]) -> str | None:
+    """The language a query string asks for, if the lab speaks it."""
+    raw = query.get("lang")
+    return raw if isinstance(raw, str) and raw in LANGUAGES else None
+
+
+def to_query(view: View) -> dict[str, str]:
+    """Every control as a URL parameter; `parse_view` gives the same view back."""
+    return {field.name: _write(getattr(view, field.name)) for field in fields(View)}
+
+
+def _write(value: Any) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def build_link(
+    base: str, *, page: str = "", view: View | None = None, run: str | None = None, language: str | None = None
+) -> str:
+    """An absolute link to a page of the lab at `base`, with the run or the whole view in it."""
+    query: dict[str, str] = {"v": str(VERSION)} if view else {}
+    query |= to_query(view) if view else {}
+    query |= {"run": run} if run else {}
+    query |= {"lang": language} if language else {}
+    address = f"{base.rstrip('/')}/{page.lstrip('/')}"
+    return f"{address}?{urlencode(query)}" if query else address

@@ -1,0 +1,97 @@
+"""What the live view's browser side is given: the run to follow, its colours, and every word it may show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.ceilings import Ceilings
+from pages._parts import api, palette, session, terms
+from pages._parts.words import Words
+
+_COLOURS = {
+    "prefill": palette.PREFILL,
+    "decode": palette.DECODE,
+    "weights": palette.WEIGHTS,
+    "kv": palette.KV,
+    "state": palette.STATE,
+    "conv": palette.CONV,
+    "logits": palette.LOGITS,
+    "floor": palette.FLOOR,
+}
+
+
+def live_data(
+    t: Words, run_id: str | None, *, live: bool, length: int, dtype: str, ceilings: Ceilings | None
+) -> dict[str, Any]:
+    """The component's data. `live` says that the run has not ended, so that its end must be told."""
+    return {
+        "run": run_id,
+        "live": live,
+        "length": length,
+        "base": session.base_path(),
+        "plotly": session.base_path() + api.PLOTLY_PATH,
+        "locale": t.language,
+        "colours": _COLOURS,
+        "words": _words(t),
+        "limits": _limits(ceilings, dtype),
+    }
+
+
+def _limits(ceilings: Ceilings | None, dtype: str) -> dict[str, float | None]:
+    """The two rates that say by how much a step's larger term binds."""
+    if ceilings is None or not ceilings.bandwidth:
+        return {"flops_per_s": None, "bytes_per_s": None}
+    peaks = ceilings.peak_flops_per_s
+    return {
+        "flops_per_s": peaks.get(dtype) or max(peaks.values(), default=None),
+        "bytes_per_s": ceilings.bandwidth[-1].bytes_per_s,
+    }
+
+
+def _words(t: Words) -> dict[str, str]:
+    return {
+        "step": t("step"),
+        "time_axis": t("Time of each step, ms"),
+        "bytes_axis": t("Bytes each step moves, MB"),
+        "chart_label": t("Time and bytes of each step of the run, beside three predicted lines. The table below holds the same numbers."),
+        "scale": t("Scale of the time axis"),
+        "linear": t("linear"),
+        "log": t("logarithmic"),
+        "writing": t("What the model writes"),
+        "idle": t("Nothing has run yet. Press Run."),
+        "running": t("Step {step} of at most {length}; the last one took {time}."),
+        "reconnecting": t("The connection was lost; trying again."),
+        "no_chart": t("The chart could not be loaded; reload the page."),
+        "progress": t("Progress"),
+        "prefill": t("prefill"),
+        "decode": t("decode"),
+        "expected": t("expected"),
+        "roof": t("measured roof"),
+        "floor": t("datasheet floor"),
+        "weights": t("weights"),
+        "kv": t("KV cache"),
+        "state": t("recurrent state"),
+        "conv": t("convolution state"),
+        "logits": t("logits"),
+        "about_prefill": t(terms.PREFILL),
+        "about_decode": t(terms.DECODE),
+        "about_expected": t(terms.EXPECTED),
+        "about_roof": t(terms.ROOF),
+        "about_floor": t(terms.FLOOR),
+        "about_weights": t(terms.WEIGHTS),
+        "about_kv": t(terms.KV_CACHE),
+        "about_state": t(terms.STATE),
+        "about_conv": t(terms.CONV),
+        "about_logits": t(terms.LOGITS),
+        "hover_prefill": t("Prefill: {tokens} tokens in {time}"),
+        "hover_decode": t("Step {index}, decode at context {context}: {time}"),
+        "hover_bytes": t("Step {index}: {total} moved"),
+        "binds_memory": t("Memory binds: reading takes {roof}, the arithmetic {other}, {times} times less."),
+        "binds_compute": t("Arithmetic binds: it takes {roof}, reading {other}, {times} times less."),
+        "binds_memory_only": t("Memory binds: reading takes longer than the arithmetic."),
+        "binds_compute_only": t("Arithmetic binds: it takes longer than reading."),
+        "binds_launches": t("Launching binds: starting the operations takes longer than reading or arithmetic."),
+        "beats_roof": t("Faster than the measured roof: the clock or the bytes are off."),
+        "beats_datasheet": t("Faster than the data sheet allows: the clock or the bytes are off."),
+        "disturbed": t("The machine was disturbed during this run."),
+    }

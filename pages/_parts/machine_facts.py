@@ -1,0 +1,69 @@
+"""The parts of *This machine*: the device, its ceilings as numbers, and its ridge beside the lesson's card."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from engine import hardware, ridge
+from engine.ceilings import Ceilings
+from engine.tasks import MachineView
+from pages._parts import charts, terms
+from pages._parts.plain import plain
+from pages._parts.words import Words
+
+LESSON_CARD = "h100-sxm"
+
+
+def device(t: Words, machine: MachineView) -> None:
+    """What computes here."""
+    facts = machine.device or (machine.ceilings.device if machine.ceilings else None)
+    if facts is None:
+        st.caption(t("The engine is starting; its device is known in a moment."))
+        return
+    parts = [
+        facts.name,
+        t.plural("{count} thread", "{count} threads", facts.threads),
+        *([t("{size} of memory", size=t.binary_size(facts.memory_bytes))] if facts.memory_bytes else []),
+        *(f"{level} {t.binary_size(size)}" for level, size in facts.cache_bytes.items()),
+        f"torch {facts.torch_version}",
+        *([facts.cpu_capability] if facts.cpu_capability else []),
+    ]
+    st.markdown(" · ".join(plain(part) for part in parts))
+
+
+def metrics(t: Words, ceilings: Ceilings) -> None:
+    """The ceilings as numbers."""
+    memory, cache = ceilings.bandwidth[-1], max(ceilings.bandwidth, key=lambda point: point.bytes_per_s)
+    shown = [
+        (t("Reads from memory"), t.bandwidth(memory.bytes_per_s), memory.spread, None),
+        (t("Reads from cache, at best"), t.bandwidth(cache.bytes_per_s), cache.spread, None),
+        *((t("Multiplies, {dtype}", dtype=dtype), t.rate(rate), ceilings.peak_spread, None)
+          for dtype, rate in ceilings.peak_flops_per_s.items()),
+        (t("Starts an operation in"), t.duration(ceilings.launch_ns), ceilings.launch_spread, t(terms.LAUNCH)),
+    ]  # fmt: skip
+    with st.container(key="metrics", horizontal=True, gap="small"):
+        for label, value, spread, explanation in shown:
+            st.metric(label, value, f"± {t.percent(spread)}", delta_color="off", delta_arrow="off", help=explanation, border=True, width=190)
+    st.caption(t("Measured {when}. ± is half the spread of the middle half of all repetitions.", when=ceilings.measured_at))
+
+
+def ridges(t: Words, ceilings: Ceilings) -> None:
+    """Where reading and arithmetic take equally long: here, and on the lesson's card."""
+    st.subheader(t("How many rows it takes to use it fully"))
+    card = hardware.load(LESSON_CARD)
+    here, there = ridge.of_ceilings(ceilings), ridge.of_device(card, "bf16") or 0.0
+    said = [t("{dtype}: {rows} rows", dtype=dtype, rows=t.number(rows)) for dtype, rows in here.items()]
+    st.markdown(
+        t("This machine's ridge lies at **{here}** a reading of the weights; on {card} it lies at **{there} rows** (bf16). "
+          "Below it, a pass costs the same however few rows it has: that is why writing one token at a time is slow.",
+          here=", ".join(said), card=card.name, there=t.number(there)),
+        help=t(terms.RIDGE),
+    )  # fmt: skip
+    dtypes = sorted({point.dtype for point in ceilings.linear})
+    for dtype, tab in zip(dtypes, st.tabs(dtypes) if dtypes else [], strict=False):
+        with tab:
+            points = [point for point in ceilings.linear if point.dtype == dtype]
+            figure = charts.rows_figure(t, points, ceilings.peak_flops_per_s.get(dtype), here.get(dtype))
+            st.plotly_chart(figure, config=charts.CONFIG, key=f"rows_{dtype}", alt=t("Rate of a multiplication against its rows."))
+    if not dtypes:
+        st.caption(t("The curve of single matrices appears once a model has run here: it is measured at that model's shapes."))

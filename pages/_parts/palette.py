@@ -1,0 +1,12 @@
+"""What each colour means, the same on every page. Chosen to stay apart in light, in dark and for colour-blind eyes."""
+
+from __future__ import annotations
+
+PREFILL = "#2e9e5b"
+DECODE = "#2f7de1"
+WEIGHTS = "#8a919c"
+KV = "#f08c2e"
+STATE = "#8e44c9"
+CONV = "#c9a3e8"
+LOGITS = "#3aa6a0"
+FLOOR = "#e0393e"

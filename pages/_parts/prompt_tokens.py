@@ -1,0 +1,57 @@
+"""The prompt as the chosen model reads it, beside the vocabulary of the lesson's model: chips with ids."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import streamlit as st
+
+from engine import checkpoint, tokenizer
+from engine.errors import LabError
+from pages._parts import components
+from pages._parts.links import View
+from pages._parts.plain import plain
+from pages._parts.summary import chip_row
+from pages._parts.words import Words
+
+MAX_CHARACTERS = 4_000
+
+
+def show(t: Words, view: View) -> None:
+    """Both splits of the prompt in the text area; what cannot be split says why."""
+    prompt = st.session_state["prompt"][:MAX_CHARACTERS]
+    try:
+        prompt.encode()
+    except UnicodeEncodeError:
+        return  # half a character; pressing Run says where
+    if not prompt.strip():
+        return
+    rows = []
+    try:
+        pieces, ids = _split(view.model, view.chat, prompt)
+        rows.append(chip_row(t, t.plural("{count} token for this model", "{count} tokens for this model", len(ids)), pieces, ids))
+    except LabError as error:
+        st.caption(plain(t.sentence(error.sentence)))
+    pieces, ids = _split_by_qwen(prompt)
+    title = t.plural("{count} token in the vocabulary of Qwen3.8, for comparison", "{count} tokens in the vocabulary of Qwen3.8, for comparison", len(ids))
+    rows.append(chip_row(t, title, pieces, ids))
+    components.chips(rows, key="prompt_chips")
+
+
+@lru_cache(maxsize=256)
+def _split(model: str, chat: bool, prompt: str) -> tuple[list[str], list[int]]:
+    words = _tokenizer(model)
+    ids = words.encode(words.chat(prompt) if chat else prompt)
+    return words.pieces(ids), ids
+
+
+@lru_cache(maxsize=4)
+def _tokenizer(model: str) -> tokenizer.Tokenizer:
+    return tokenizer.load(checkpoint.resolve(model, allow_paths=False))
+
+
+@lru_cache(maxsize=256)
+def _split_by_qwen(prompt: str) -> tuple[list[str], list[int]]:
+    words = tokenizer.qwen()
+    ids = words.encode(prompt)
+    return words.pieces(ids), ids

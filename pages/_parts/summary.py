@@ -1,0 +1,151 @@
+"""A finished run in words, numbers, a table, its tokens, its circumstances and its files. Draws; computes nothing."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from engine.record import Run, Summary
+from pages._parts import components, runs, session, terms
+from pages._parts.links import build_link
+from pages._parts.plain import plain
+from pages._parts.words import Words
+
+MAX_CHIPS = 400
+
+
+def headline(t: Words, run: Run) -> None:
+    """The verdict, first of all; for a run without one, why there is none."""
+    if run.error is not None:
+        st.error(plain(t.sentence(run.error)), icon=":material/error:")
+    if run.summary is not None:
+        with st.container(key="verdict"):
+            st.text(t.sentences(run.summary.verdict_sentences) or run.summary.verdict)
+    if runs.imported(run):
+        st.info(t("Taken in from a file: measured elsewhere, not on this machine."), icon=":material/file_open:")
+    if run.model is not None and run.model.weights == "random":
+        st.caption(t("This model's weights are random: its times are real, its text means nothing."))
+
+
+def flags(t: Words, summary: Summary) -> None:
+    """What is doubtful about the run, in plain words."""
+    said = {
+        "beats_roof": t("Some steps are faster than the measured roof, which nothing can be. Most likely the machine was slower while it was calibrated: measure it again on the page This machine."),
+        "beats_datasheet": t("Some steps are faster than the data sheet allows. Most likely the weights lie in a cache, or the bytes are counted wrongly."),
+        "disturbed": t("The machine was disturbed: a fixed test ran at another speed after the run than before it. Close other programs and run again."),
+    }  # fmt: skip
+    for flag in summary.flags:
+        st.warning(said[flag], icon=":material/warning:")
+
+
+def metrics(t: Words, summary: Summary) -> None:
+    """The run in a few numbers, each explained on hover."""
+    tpot = summary.tpot_ms
+    shown = [
+        ("TTFT", _ms(t, summary.ttft_ms), terms.TTFT),
+        (t("TPOT, median"), _ms(t, tpot.p50 if tpot else None), terms.TPOT),
+        ("p95", _ms(t, tpot.p95 if tpot else None), terms.TPOT),
+        ("p99", _ms(t, tpot.p99 if tpot else None), terms.TPOT),
+        (t("Tokens/s"), None if summary.tokens_per_s is None else t.number(summary.tokens_per_s), terms.TOKENS_PER_S),
+        ("MBU", _share(t, summary.mbu), terms.MBU),
+        (t("Prefill MFU"), _share(t, summary.mfu_prefill), terms.MFU),
+        (t("Expected line off by"), _share(t, summary.median_abs_error), terms.EXPECTED_ERROR),
+    ]
+    with st.container(key="metrics", horizontal=True, gap="small"):
+        for label, value, explanation in shown:
+            st.metric(label, value or "–", help=t(explanation), border=True, width=150)
+
+
+def _ms(t: Words, value: float | None) -> str | None:
+    return None if value is None else f"{t.number(value)} ms"
+
+
+def _share(t: Words, value: float | None) -> str | None:
+    return None if value is None else t.percent(value, 0 if value >= 0.1 else 1)
+
+
+def details(t: Words, run: Run) -> None:
+    """Everything behind the numbers, a tab each."""
+    table, tokens, measured, share = st.tabs([t("Steps"), t("Tokens"), t("Measured on"), t("Share and keep")])
+    with table:
+        _table(t, run)
+    with tokens:
+        _tokens(t, run)
+    with measured:
+        _measured_on(t, run)
+    with share:
+        _share_and_keep(t, run)
+
+
+def _table(t: Words, run: Run) -> None:
+    columns = {
+        t("step"): [step.index for step in run.steps],
+        t("phase"): [t(step.phase) for step in run.steps],
+        t("rows"): [step.tokens for step in run.steps],
+        t("context"): [step.context for step in run.steps],
+        t("text"): [step.text for step in run.steps],
+        t("measured, ms"): [step.time_ns / 1e6 for step in run.steps],
+        t("expected, ms"): [step.predicted_ns.expected / 1e6 for step in run.steps],
+        t("roof, ms"): [step.predicted_ns.measured_roof / 1e6 for step in run.steps],
+        t("weights, MB"): [step.bytes.weights / 1e6 for step in run.steps],
+        t("KV cache, MB"): [(step.bytes.kv_read + step.bytes.kv_write) / 1e6 for step in run.steps],
+        "MFLOP": [step.flops / 1e6 for step in run.steps],
+        t("bound by"): [t(step.bound) for step in run.steps],
+    }
+    decimals = st.column_config.NumberColumn(format="%.2f")
+    numeric = [name for name, values in columns.items() if values and isinstance(values[0], float)]
+    st.dataframe(pd.DataFrame(columns), hide_index=True, height=320, column_config=dict.fromkeys(numeric, decimals),
+                 alt=t("Each step of the run: measured and predicted time, bytes, and what binds it."))  # fmt: skip
+
+
+def _tokens(t: Words, run: Run) -> None:
+    rows = []
+    if run.prompt is not None:
+        pieces = run.prompt.pieces or ["·"] * len(run.prompt.token_ids)
+        rows.append(chip_row(t, t("Prompt: {count} tokens, read in one pass", count=len(run.prompt.token_ids)),
+                             pieces, run.prompt.token_ids))  # fmt: skip
+    written = [step.token_ids[0] for step in run.steps]
+    rows.append(chip_row(t, t("Written: {count} tokens, one pass each", count=len(written)), [step.text for step in run.steps], written))
+    components.chips(rows, key="run_chips")
+
+
+def chip_row(t: Words, title: str, pieces: list[str], ids: list[int]) -> dict[str, object]:
+    """One row for `components.chips`; a very long one is cut and says so."""
+    hidden = len(ids) - MAX_CHIPS
+    note = t("and {count} more", count=t.number(hidden)) if hidden > 0 else ""
+    return {"title": title, "tokens": list(zip(pieces, ids, strict=False))[:MAX_CHIPS], "note": note}
+
+
+def _measured_on(t: Words, run: Run) -> None:
+    device, model, probe, ceilings = run.device, run.model, run.probe, run.ceilings
+    facts: list[tuple[str, str]] = []
+    if device is not None:
+        facts += [
+            (t("Device"), device.name),
+            (t("Threads"), str(device.threads)),
+            (t("Software"), f"torch {device.torch_version}, Roofline Lab {run.package_version}"),
+        ]
+    if model is not None:
+        kind = t("real weights") if model.weights == "real" else t("random weights")
+        facts += [
+            (t("Model"), f"{model.id}, {model.weight_format}, {kind}, {t.number(model.parameters / 1e6)} M"),
+            (t("Weights' hash"), model.weights_hash[:16]),
+        ]
+    if ceilings is not None:
+        facts.append((t("Ceilings measured"), f"{ceilings.measured_at} ({ceilings.id})"))
+    if probe is not None:
+        facts.append((t("Control probe"), t("{before} before, {after} after ({moved})", before=t.duration(probe.before_ns),
+                      after=t.duration(probe.after_ns), moved=t.percent(probe.moved))))  # fmt: skip
+    facts.append((t("Measured at"), run.created_at))
+    facts.append((t("Warm-up"), t.plural("{count} step, not shown", "{count} steps, not shown", len(run.warm_up_steps))))
+    for label, value in facts:
+        st.text(f"{label}: {value}")
+
+
+def _share_and_keep(t: Words, run: Run) -> None:
+    st.caption(t("This link shows the same run to anyone who can reach this lab; nothing runs again."))
+    st.code(build_link(session.address(), run=run.id, language=t.language), language=None, wrap_lines=True)
+    with st.container(horizontal=True):
+        base = session.base_path()
+        st.link_button(t("Record as JSON"), f"{base}/api/runs/{run.id}.json", icon=":material/download:")
+        st.link_button(t("Steps as CSV"), f"{base}/api/runs/{run.id}.csv", icon=":material/table:")

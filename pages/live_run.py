@@ -1,0 +1,105 @@
+"""Live run: a prompt in, tokens and one measured point a step out, over the three lines."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from engine import broker
+from engine.errors import LabError
+from engine.record import FINAL_STATES, Run, RunView
+from engine.request import check
+from pages._parts import components, controls, prompt_tokens, runs, session, summary
+from pages._parts.links import build_link
+from pages._parts.live_data import live_data
+from pages._parts.plain import plain
+
+t = session.words()
+lab = broker.current()
+me = session.owner()
+
+
+def run_on_show() -> tuple[Run | RunView | None, LabError | None]:
+    """The run in the address; without one the recorded run that ships; or why there is neither."""
+    if "run" not in st.query_params:
+        return runs.shipped(), None
+    run_id = st.session_state["run_id"]
+    if run_id is None:
+        return None, runs.missing()
+    try:
+        return runs.find(run_id), None
+    except LabError as error:
+        return None, error
+
+
+def start() -> None:
+    """Run was pressed."""
+    request = controls.request_of(controls.current())
+    try:
+        check(request)
+        session.show_run(lab.submit(request, me))
+    except LabError as error:
+        st.session_state["problem"] = error.sentence
+
+
+def stop(run_id: str) -> None:
+    """Cancel was pressed."""
+    try:
+        lab.cancel(run_id, me)
+    except LabError as error:
+        st.session_state["problem"] = error.sentence
+
+
+def show_imported() -> None:
+    """A record was taken in from a file."""
+    session.show_run(st.session_state["import"]["imported"])
+
+
+run, problem = run_on_show()
+is_live = isinstance(run, RunView) and run.state not in FINAL_STATES
+controls.seed(run if isinstance(run, Run) and "run" in st.query_params else None)
+
+st.title(t("Live run"))
+st.markdown(t("The model reads your prompt in one pass, then writes one token a pass. Each pass is a point on the chart: how long it took, "
+              "beside what this machine could do at best and what was expected before the run."))  # fmt: skip
+
+left, right = st.columns([4, 7], gap="large")
+with left:
+    view = controls.draw(t)
+    mine = lab.active_run(me)
+    with st.container(horizontal=True):
+        st.button(t("Run"), type="primary", icon=":material/play_arrow:", on_click=start, disabled=mine is not None)
+        if is_live:
+            st.button(t("Cancel"), icon=":material/stop:", on_click=stop, args=(run.id,), disabled=mine != run.id,
+                      help=None if mine == run.id else t("Only whoever started a run can cancel it."))  # fmt: skip
+    if mine is not None and (run is None or mine != run.id):
+        st.caption(t("Your own run is still going: [show it]({link}).", link=build_link("", run=mine, language=t.language)))
+    said = st.session_state.pop("problem", None)
+    if said is not None:
+        st.error(plain(t.sentence(said)), icon=":material/error:")
+    prompt_tokens.show(t, view)
+controls.keep(view)
+
+with right:
+    if problem is not None:
+        st.error(plain(t.sentence(problem.sentence)), icon=":material/link_off:")
+    if isinstance(run, Run):
+        if "run" not in st.query_params:
+            st.caption(t("A recorded run, measured on {device}. Press Run to measure this machine.",
+                         device=plain(run.device.name) if run.device else "?"))  # fmt: skip
+        summary.headline(t, run)
+    components.live_view(
+        live_data(t, run.id if run else None, live=is_live, length=run.request.max_new_tokens if run else view.length,
+                  dtype=run.request.dtype if run else view.dtype,
+                  ceilings=run.ceilings if isinstance(run, Run) else lab.machine().ceilings),
+        key="live", on_end=lambda: None,
+    )  # fmt: skip
+    if isinstance(run, Run) and run.summary is not None:
+        summary.flags(t, run.summary)
+        summary.metrics(t, run.summary)
+        summary.details(t, run)
+    with st.expander(t("Open a run from a file")):
+        components.import_run(
+            {"base": session.base_path(), "locale": t.language, "label": t("Choose a run's JSON file"), "busy": t("Reading the file."),
+             "unreachable": t("The lab could not be reached; try again.")},
+            key="import", on_import=show_imported,
+        )  # fmt: skip

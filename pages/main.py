@@ -1,0 +1,30 @@
+"""The entrypoint, run before every page: language, the table of pages, the run in the address.
+
+It lies inside pages/ because a script beside a pages/ folder loses the first deep link after a restart.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+
+from pages._parts import session
+
+HERE = Path(__file__).parent / "_parts"
+
+t = session.choose_language()
+st.set_page_config(page_title="Roofline Lab", page_icon=str(HERE / "icon.svg"), layout="wide")
+st.html(HERE / "lab.css")
+session.keep_run_in_address()
+
+page = st.navigation(
+    [
+        st.Page("live_run.py", title=t("Live run"), icon=":material/timeline:", default=True),
+        st.Page("machine.py", title=t("This machine"), icon=":material/memory:", url_path="machine"),
+    ]
+)
+with st.sidebar:
+    session.language_switch(t)
+    st.caption(t("Generating text is slow because every token reads the whole model. Here you watch it happen."))
+page.run()
