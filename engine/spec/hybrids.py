@@ -19,7 +19,12 @@ ALIASES = {"attention": ATTENTION, "mamba": LINEAR, "mamba2": LINEAR}
 
 def qwen3_next(config: Fields) -> Spec:
     """Qwen3-Next: three gated delta nets to one gated attention, experts in every layer."""
-    return build(config, _qwen_layers(config, sparse_by_step(config)))
+    parts = sparse_by_step(config)
+    layers = _qwen_layers(config, parts)
+    text = build(config, layers)
+    depth = config.count("mtp_num_hidden_layers")
+    extra = qwen_mtp(text, Layer(_gated_attention(config), parts[-1]), depth, own_table=False)
+    return build(config, layers, extras=[extra]) if depth else text
 
 
 def qwen3_5(top: Fields) -> Spec:
@@ -91,7 +96,9 @@ def granite_hybrid(config: Fields) -> Spec:
     part: FeedForward = Mlp(shared)
     if config.count("num_local_experts"):
         routed = {"moe_intermediate_size": config.size("intermediate_size"), "n_shared_experts": 0}
-        experts = shared_experts(Fields({**config.values, **routed}), "num_local_experts", "n_shared_experts")
+        experts = shared_experts(
+            Fields({**config.values, **routed}), "num_local_experts", "n_shared_experts", router_bias=False
+        )
         part = experts.with_shared(shared)
     rope = config.text("position_embedding_type", default="") == "rope"
     full = attention(config, positions=rope)

@@ -65,13 +65,24 @@ def latent(config: Fields, *, output_gate: bool = False) -> LatentAttention:
 
 
 def shared_experts(
-    config: Fields, experts_key: str, shared_key: str, *, top_k_key: str = "num_experts_per_tok"
+    config: Fields,
+    experts_key: str,
+    shared_key: str,
+    *,
+    top_k_key: str = "num_experts_per_tok",
+    router_bias: bool = True,
 ) -> Experts:
-    """Routed experts beside shared ones of the same width, all under one router."""
+    """Routed experts beside shared ones of the same width, under one router with a correction bias per expert."""
     width = config.size("moe_intermediate_size")
-    shared = config.count(shared_key) * width
-    latent_width = config.size("routed_expert_hidden_size") if config.has("routed_expert_hidden_size") else None
-    return _experts(config, experts_key, width, top_k_key=top_k_key, shared_width=shared, latent_width=latent_width)
+    return _experts(
+        config,
+        experts_key,
+        width,
+        top_k_key=top_k_key,
+        shared_width=config.count(shared_key) * width,
+        router_bias=router_bias,
+        latent_width=config.size("routed_expert_hidden_size") if config.has("routed_expert_hidden_size") else None,
+    )
 
 
 def leading_dense(config: Fields, layer: Layer) -> list[Layer]:
