@@ -75,6 +75,14 @@ def _wrong_value(error: ErrorDetails, key: str, example: str, file: str) -> LabE
             value=value,
             known=str(limits["expected"]),
         )
+    if error["type"] == "greater_than":
+        return LabError(
+            "{key} in {file} is {value}; it has to be more than {limit:g}.",
+            key=key,
+            file=file,
+            value=value,
+            limit=limits["gt"],
+        )
     if error["type"] == "greater_than_equal":
         return LabError(
             "{key} in {file} is {value}; it has to be at least {limit}.",
@@ -219,7 +227,7 @@ def _check_sparse(key: str, peak: Peak, file: str) -> None:
     if peak.sparse_flops_per_s is None:
         raise LabError("{key} in {file} has sparse_ratio without sparse_flops_per_s.", key=key, file=file)
     expected = peak.dense_flops_per_s * peak.sparse_ratio
-    if peak.sparse_ratio <= 1 or abs(peak.sparse_flops_per_s / expected - 1) > SPARSE_TOLERANCE:
+    if abs(peak.sparse_flops_per_s / expected - 1) > SPARSE_TOLERANCE:
         raise LabError(
             "{key} in {file}: {dense:g} dense at a ratio of {ratio:g} would be {expected:g} sparse, not {sparse:g}; "
             "one of them is the other kind.",

@@ -46,7 +46,7 @@ class Peak(_Strict):
     source: Cited
     derived: Text | None = None
     sparse_flops_per_s: Rate | None = None
-    sparse_ratio: Rate | None = None
+    sparse_ratio: Annotated[float, Field(gt=1, le=8)] | None = None
     measured_flops_per_s: Rate | None = None
     measured_source: Key | None = None
 
