@@ -107,12 +107,6 @@ def verify(item: Item, *, thorough: bool = True) -> State:
     return "ready"
 
 
-def sha256_of(item: Item, name: str) -> str | None:
-    """The SHA-256 of one of the item's files as its manifest has it."""
-    facts = (_manifest(item) or {}).get(name)
-    return str(facts["sha256"]) if facts else None
-
-
 def fetch(model_id: str, progress: Progress | None = None, *, thorough: bool = True) -> Path:
     """Bring a model and all that belongs to it, or make sure that it is there and sound.
 

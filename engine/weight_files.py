@@ -1,0 +1,173 @@
+"""A checkpoint's safetensors files: which they are, whether they are sound, what they hold, what they sum up to.
+
+Reads headers and hashes, through the safetensors library; never unpickles, and never follows a name out of the
+folder. Knows nothing of torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path, PureWindowsPath
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from engine import settings
+from engine.errors import N_, LabError
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+_PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One tensor as a file's header describes it. `dtype` in safetensors' names: F32, BF16, F16 ..."""
+
+    file: Path
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def find(folder: Path) -> list[Path]:
+    """The weight files of a folder, in order: model.safetensors, or the shards that its index names.
+
+    Raises:
+        LabError: none, only pickled ones, or an index that is not one.
+    """
+    if (folder / SINGLE).is_file():
+        return [folder / SINGLE]
+    if (folder / INDEX).is_file():
+        return _shards(folder)
+    if any(next(folder.glob(pattern), None) for pattern in _PICKLED):
+        raise LabError(
+            "{folder} holds pickled weights, which could run a stranger's code and are never opened: "
+            "convert them to safetensors.",
+            folder=str(folder),
+        )
+    raise LabError("{folder} holds no {file} and no index of shards.", folder=str(folder), file=SINGLE)
+
+
+def _shards(folder: Path) -> list[Path]:
+    """The files an index names. Only plain names count: an index must not reach outside its folder."""
+    path = folder / INDEX
+    try:
+        weight_map: Any = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
+        names = sorted(set(weight_map.values()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise LabError("{path} is not an index of shards; fetch or copy it again.", path=str(path)) from error
+    for name in names:
+        if not _is_plain(name):
+            raise LabError(
+                "{path} names the file {name}; only safetensors files of the same folder are read.",
+                path=str(path),
+                name=str(name)[:200],
+            )
+        if not (folder / name).is_file():
+            raise LabError("{folder} lacks the shard {name} that its index names.", folder=str(folder), name=name)
+    if not names:
+        raise LabError("{path} is not an index of shards; fetch or copy it again.", path=str(path))
+    return [folder / name for name in names]
+
+
+def _is_plain(name: object) -> bool:
+    """Whether it names a safetensors file of the same folder on every system."""
+    return isinstance(name, str) and name.endswith(".safetensors") and name == PureWindowsPath(name).name
+
+
+def inspect(files: Sequence[Path]) -> dict[str, Stored]:
+    """Every tensor of the files by name, from their headers alone.
+
+    Raises:
+        LabError: a file that is cut short or corrupt, or a tensor that two of them hold.
+    """
+    found: dict[str, Stored] = {}
+    for file in files:
+        for name, stored in _header(file).items():
+            if name in found:
+                one, other = found[name].file.name, file.name
+                raise LabError("Tensor {name} is both in {one} and in {other}.", name=name, one=one, other=other)
+            found[name] = stored
+    return found
+
+
+def _header(file: Path) -> dict[str, Stored]:
+    try:
+        with safe_open(file, framework="numpy") as opened:
+            parts = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 - not a mapping
+            return {name: Stored(file, part.get_dtype(), tuple(part.get_shape())) for name, part in parts.items()}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise LabError(
+            "{file} is damaged ({reason}); fetch or copy it again.", file=str(file), reason=_plainly(str(error))
+        ) from error
+
+
+# What the library says, by the part of it that stays the same between versions, and what that means.
+_REASONS = (
+    ("HeaderTooLarge", N_("its header claims to be larger than any header is")),
+    ("HeaderTooSmall", N_("it ends before its header")),
+    ("InvalidHeaderLength", N_("it ends within its header")),
+    ("IncompleteBuffer", N_("its length is not what its header says")),
+    ("InvalidOffset", N_("its header puts tensors where they cannot be")),
+    ("TensorInvalidInfo", N_("its header gives a tensor a size that its shape does not have")),
+    ("ValidationOverflow", N_("its header gives a tensor a size that its shape does not have")),
+    ("InvalidHeader", N_("its header cannot be read")),
+    ("mmap", N_("it is empty")),
+)
+
+
+def _plainly(error: str) -> str:
+    squeezed = error.replace(" ", "").lower()
+    return next((reason for sign, reason in _REASONS if sign.lower() in squeezed), error[:200])
+
+
+# --- sums -------------------------------------------------------------------------------------------
+
+
+def combined_sha256(files: Sequence[Path]) -> str:
+    """SHA-256 over the files' bytes, one file after the other. Kept in the lab's home by path, size and time."""
+    key = json.dumps([[str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns] for file in files])
+    return _remembered(key, tuple(files), settings.home() / "weight_hashes.json")
+
+
+@lru_cache(maxsize=32)
+def _remembered(key: str, files: tuple[Path, ...], memory: Path) -> str:
+    known = _recall(memory)
+    if key not in known:
+        digest = hashlib.sha256()
+        for file in files:
+            with file.open("rb") as opened:
+                while chunk := opened.read(_CHUNK_BYTES):
+                    digest.update(chunk)
+        known[key] = digest.hexdigest()
+        _keep(memory, known)
+    return known[key]
+
+
+def _recall(memory: Path) -> dict[str, str]:
+    try:
+        content = json.loads(memory.read_text(encoding="utf-8"))
+        return {str(key): str(value) for key, value in content.items()}
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def _keep(memory: Path, known: dict[str, str]) -> None:
+    """Write the sums whole or not at all; where the home cannot be written they are computed again next time."""
+    with suppress(OSError):
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=memory.parent, prefix=memory.name)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(known, file)
+            Path(name).replace(memory)
+        except OSError:
+            Path(name).unlink(missing_ok=True)
