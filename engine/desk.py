@@ -29,7 +29,7 @@ from engine.protocol import (
 )
 from engine.record import SCHEMA, FinalState, Output, Run
 from engine.saving import Saver
-from engine.store import Store, ceilings_key
+from engine.store import Store
 from engine.supervisor import WorkerState
 from engine.tasks import Kind, MachineView, Task, TaskView
 from engine.turns import Turns
@@ -189,8 +189,7 @@ class Desk:
         seconds = time.monotonic() - self._began
         self._done()
         if isinstance(work, Task):
-            cancelled = event.error is None and work.kind == "calibrate" and work.ceilings is None
-            work.end("failed" if event.error else "cancelled" if cancelled else "done", event.error)
+            work.end("failed" if event.error else "cancelled" if event.cancelled else "done", event.error)
         elif event.run is not None:
             if event.run.state == "done":
                 self._run_seconds.append(seconds)
@@ -263,7 +262,7 @@ class Desk:
         facts = next((each for each in devices if kind in (None, each.kind)), None)
         if facts is None:
             return None
-        key = ceilings_key(facts)
+        key = Ceilings.key(facts)
         if self._ceilings.get(key) is None:
             try:
                 self._ceilings[key] = self._store.ceilings(key)
@@ -272,7 +271,7 @@ class Desk:
         return self._ceilings.get(key)
 
     def _keep_ceilings(self, ceilings: Ceilings) -> None:
-        self._ceilings[ceilings_key(ceilings.device)] = ceilings
+        self._ceilings[Ceilings.key(ceilings.device)] = ceilings
 
         def saved(trouble: Sentence | None) -> None:
             self._notice = trouble

@@ -127,12 +127,13 @@ class Calibrated(_Line):
 
 
 class Finished(_Line):
-    """The job is over. A run carries its record; another kind carries its error, or none when it went well."""
+    """The job is over. A run carries its record; another kind its error, or whether it was cancelled."""
 
     event: Literal["finished"] = "finished"
     id: str
     run: Run | None = None
     error: Sentence | None = None
+    cancelled: bool = False
 
 
 class Pong(_Line):

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import secrets
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from engine.ceilings import Ceilings, DeviceFacts
 from engine.errors import Sentence
 
-SCHEMA = 1
+SCHEMA: Final = 1
 RUN_ID_PATTERN = r"^[A-Za-z0-9_-]{12}$"
 
 Phase = Literal["prefill", "decode"]

@@ -99,8 +99,9 @@ def _check_steps(run: Run) -> None:
                 batch=run.request.batch,
             )
         _check_step_numbers(step)
-    written = [step.token_ids[0] for step in run.steps]
-    if run.output.token_ids != written:
+    # In a batch the first sequence may end before the others: its output is then shorter than the run.
+    written = [step.token_ids[0] for step in run.steps[: len(run.output.token_ids)]]
+    if run.output.token_ids != written or bool(run.steps) != bool(written):
         raise LabError(
             "The run's output has {output} tokens that are not those of its {steps} steps.",
             output=len(run.output.token_ids),

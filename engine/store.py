@@ -22,7 +22,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection
 
 from engine import recorded, settings
-from engine.ceilings import Ceilings, DeviceFacts
+from engine.ceilings import Ceilings
 from engine.database import connect_to, create_tables, parse_url
 from engine.errors import LabError
 from engine.record import RUN_ID_PATTERN, FinalState, Flag, Run
@@ -97,13 +97,6 @@ class RunRow(BaseModel):
 Rows = list[RunRow]  # inside Store, the word list means its method
 
 
-def ceilings_key(device: DeviceFacts) -> str:
-    """What a calibration holds for: device, threads, and the software whose kernels were timed."""
-    kernels = ",".join(f"{name}={version}" for name, version in sorted(device.kernels.items()))
-    parts = (device.kind, device.name, device.threads, device.torch_version, device.cpu_capability, kernels)
-    return "|".join(str(part) for part in parts)
-
-
 class Store:
     """The runs and ceilings at one URL. Safe to use from any thread; several processes may share the place."""
 
@@ -155,13 +148,13 @@ class Store:
 
     def put_ceilings(self, ceilings: Ceilings) -> None:
         """Keep ceilings for their device in place of earlier ones, which live on in the runs that used them."""
-        key = ceilings_key(ceilings.device)
+        key = Ceilings.key(ceilings.device)
         with self._transaction() as connection:
             connection.execute(delete(_CEILINGS).where(_CEILINGS.c.key == key))
             connection.execute(insert(_CEILINGS).values(key=key, document=ceilings.model_dump_json()))
 
     def ceilings(self, key: str) -> Ceilings | None:
-        """The ceilings kept for this key (see `ceilings_key`), or None."""
+        """The ceilings kept for this key (see `Ceilings.key`), or None."""
         query = select(_CEILINGS.c.document).where(_CEILINGS.c.key == key).order_by(_CEILINGS.c.number.desc())
         with self._transaction() as connection:
             document = connection.execute(query.limit(1)).scalar()

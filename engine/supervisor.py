@@ -233,6 +233,7 @@ class Supervisor:
             self._director.lost(job, STOPPED)
 
 
+SLOW_START = N_("The engine took longer than {limit} s to start.")
 STOPPED = Sentence(template=N_("The lab was stopped before this run ended; press Run again."))
 
 

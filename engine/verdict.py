@@ -14,6 +14,9 @@ from engine.errors import N_, Scalar, Sentence
 from engine.judging import bandwidth, compute_ns, memory_ns, run_flags
 from engine.record import Probe, Step
 
+HELD_UP = 2.0
+"""A step this many times as long as expected is not explained by anything the lab knows of it."""
+
 # By what binds: first for one sequence, then for a batch.
 _TEMPLATES = {
     "weights": (
@@ -66,6 +69,16 @@ _TEMPLATES = {
             "machine: the other {rest} are lost in kernels that stay below the roof."
         ),
     ),
+    "held_up": (
+        N_(
+            "A token takes {time}; by what was measured here before, it should take {expected}: something held the "
+            "machine up, so run it again when nothing else runs."
+        ),
+        N_(
+            "A step of {batch} tokens takes {time}; by what was measured here before, it should take {expected}: "
+            "something held the machine up, so run it again when nothing else runs."
+        ),
+    ),
     "impossible": (
         N_(
             "A token takes {time}, less than the {roof} that its {bytes} and {flops} need at the rates measured "
@@ -110,6 +123,7 @@ def _decode_sentence(step: Step, batch: int, dtype: str, ceilings: Ceilings) -> 
             "batch": batch,
             "time": duration(step.time_ns),
             "part": duration(part.get(term, compute) * reachable),
+            "expected": duration(step.predicted_ns.expected),
             "roof": duration(roof),
             "rest": duration(step.time_ns - roof),
             "memory": duration(memory),
@@ -129,6 +143,8 @@ def _term(step: Step, memory: float, compute: float, kv: int) -> str:
     roof = max(memory, compute)
     if "beats_roof" in step.flags:
         return "impossible"
+    if step.time_ns > HELD_UP * max(roof, step.predicted_ns.expected):
+        return "held_up"
     if step.time_ns > 2 * roof:
         return "launches" if step.bound == "launches" else "kernels"
     if compute > memory:
