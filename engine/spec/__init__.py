@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from engine.errors import LabError
-from engine.spec import dense, hybrids, mixtures
+from engine.spec import dense, hybrids, mixtures, recipe
 from engine.spec.config import Fields
 from engine.spec.experts import Experts
 from engine.spec.latent import LatentAttention
@@ -87,7 +88,7 @@ def read(config: Mapping[str, Any]) -> Spec:
         if not kind:
             raise LabError("The config has no model_type; supported are {known}.", known=known)
         raise LabError("The model type {kind} is not supported; supported are {known}.", kind=kind, known=known)
-    return FAMILIES[kind](fields)
+    return replace(FAMILIES[kind](fields), recipe=recipe.read(config))
 
 
 def from_folder(folder: str | Path) -> Spec:

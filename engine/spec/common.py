@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 from engine.errors import LabError
 from engine.spec.config import Fields, divisible
@@ -22,13 +24,16 @@ def head_dim(config: Fields, heads: int) -> int:
     return divisible(config.size("hidden_size"), heads, key="hidden_size", by_key="num_attention_heads")
 
 
-def rotary(config: Fields, dim: int, *, default_theta: float = 10_000.0) -> Rotary:
+def rotary(config: Fields, dim: int, *, default_theta: float = 10_000.0, layer_type: str = "full_attention") -> Rotary:
     """Rotary positions from rope_theta / rope_scaling, or from rope_parameters as newer configs write them.
+
+    layer_type: whose positions, where rope_parameters has one entry for each type of layer.
 
     Raises:
         LabError: a kind of scaling not known here.
     """
     nested = config.part("rope_parameters")
+    nested = (nested.part(layer_type) or nested) if nested else None
     scaling = nested or config.part("rope_scaling") or Fields({})
     kind = scaling.text("rope_type", default=scaling.text("type", default="default"))
     if kind == "mrope":  # equal position rows for text: plain rotary positions
@@ -50,7 +55,35 @@ def rotary(config: Fields, dim: int, *, default_theta: float = 10_000.0) -> Rota
         low_freq_factor=scaling.number("low_freq_factor", default=1.0),
         high_freq_factor=scaling.number("high_freq_factor", default=4.0),
         original_max_position=scaling.size(original) if scaling.has(original) else None,
+        **(yarn(scaling) if kind == "yarn" else {}),
     )
+
+
+def yarn(scaling: Fields) -> dict[str, Any]:
+    """YaRN's own numbers (Peng et al., 2023): where its ramp lies, and what it multiplies angles and scores by.
+
+    m(s, a) = 0.1 a ln s + 1 for a context s times longer. DeepSeek gives a as mscale for the cosines and as
+    mscale_all_dim for the scores, and divides the one by the other.
+    """
+    factor = scaling.number("factor", default=1.0)
+    # Zero stands for "not used".
+    whole, part = (
+        scaling.number(key, default=0.0) if scaling.values.get(key) else 0.0 for key in ("mscale_all_dim", "mscale")
+    )
+    stretch = 0.1 * math.log(max(factor, 1.0))
+    if scaling.has("attention_factor"):
+        angles = scaling.number("attention_factor", default=1.0)
+    elif whole and part:
+        angles = (stretch * part + 1) / (stretch * whole + 1)
+    else:
+        angles = stretch + 1
+    return {
+        "beta_fast": scaling.number("beta_fast", default=32.0),
+        "beta_slow": scaling.number("beta_slow", default=1.0),
+        "truncate": scaling.flag("truncate", default=True),
+        "attention_factor": angles,
+        "score_factor": (stretch * whole + 1) ** 2 if whole else 1.0,
+    }
 
 
 def attention(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine.errors import LabError
-from engine.spec.common import attention, build, mlp
+from engine.spec.common import attention, build, mlp, rotary
 from engine.spec.config import Fields, divisible
 from engine.spec.extras import siglip_vision
 from engine.spec.parts import Attention, Mlp
@@ -52,7 +54,10 @@ def gemma3(top: Fields) -> Spec:
         pattern = config.size("sliding_window_pattern", default=6)
         types = ["full_attention" if (i + 1) % pattern == 0 else "sliding_attention" for i in range(config.layers())]
     full = attention(config, qk_norm=True)
-    windowed = attention(config, qk_norm=True, window=config.size("sliding_window"))
+    # Window layers turn by a base of their own: rope_local_base_freq, or an entry of rope_parameters.
+    local = Fields({**config.values, "rope_theta": config.number("rope_local_base_freq", default=10_000.0)})
+    near = rotary(Fields({**local.values, "rope_scaling": None}), full.head_dim, layer_type="sliding_attention")
+    windowed = replace(full, window=config.size("sliding_window"), rotary=near)
     layers = [
         Layer(m, mlp(config, default_activation="gelu_pytorch_tanh")) for m in by_types(config, types, full, windowed)
     ]
@@ -101,16 +106,20 @@ def by_types(config: Fields, types: list[str], full: Attention, windowed: Attent
     return [windowed if name == "sliding_attention" else full for name in types]
 
 
-def check_types(config: Fields, types: list[str], known: tuple[str, ...]) -> None:
-    """Refuse layer_types of the wrong length or with names not in `known`."""
+def check_types(config: Fields, types: list[str], known: tuple[str, ...], *, key: str = "layer_types") -> None:
+    """Refuse a list of layer types of the wrong length or with names not in `known`."""
     if len(types) != config.layers():
         raise LabError(
-            "The config's layer_types has {count} entries; it needs one for each of its {layers} layers.",
+            "The config's {key} has {count} entries; it needs one for each of its {layers} layers.",
+            key=key,
             count=len(types),
             layers=config.layers(),
         )
     unknown = next((name for name in types if name not in known), None)
     if unknown is not None:
         raise LabError(
-            "The config's layer_types names {unknown}; known here are {known}.", unknown=unknown, known=", ".join(known)
+            "The config's {key} names {unknown}; known here are {known}.",
+            key=key,
+            unknown=unknown,
+            known=", ".join(known),
         )

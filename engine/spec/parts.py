@@ -40,6 +40,7 @@ class Rotary:
     """Rotary positions: the base, how many of a head's dimensions turn, and how long contexts are scaled.
 
     kind: "default", "linear", "llama3", "yarn", "dynamic" or "longrope"; the other fields are those kinds' own.
+    attention_factor: YaRN multiplies cos and sin by it. score_factor: latent attention multiplies its scores by it.
     """
 
     theta: float
@@ -49,6 +50,11 @@ class Rotary:
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
     original_max_position: int | None = None
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    truncate: bool = True
+    attention_factor: float = 1.0
+    score_factor: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from functools import cached_property
 from engine.spec.experts import Experts
 from engine.spec.latent import LatentAttention
 from engine.spec.parts import Attention, Mlp, Role, Weight
+from engine.spec.recipe import PLAIN, Recipe
 from engine.spec.recurrent import GatedDeltaNet, KimiDelta, Mamba2
 
 Mixer = Attention | LatentAttention | GatedDeltaNet | KimiDelta | Mamba2
@@ -84,6 +85,7 @@ class Spec:
     """A decoder's dimensions, read from its config.json by `engine.spec.read`.
 
     dtype: what the checkpoint's unquantised weights are stored in ("bf16", "fp16", "fp32").
+    recipe: how the family computes what these dimensions leave open; no byte depends on it.
     positions: rows of a learned position table (GPT-2), else 0. residue: parameters published but not explained.
     """
 
@@ -104,6 +106,7 @@ class Spec:
     eos_ids: tuple[int, ...] = ()
     bos_id: int | None = None
     extra_trunk: tuple[Weight, ...] = field(default=())
+    recipe: Recipe = PLAIN
 
     def __hash__(self) -> int:
         return self._hash
