@@ -12,15 +12,15 @@ import torch
 from torch.nn import functional
 
 from engine import device as devices
+from engine.calibrate_model import for_model
 from engine.ceilings import BandwidthPoint, Ceilings
 from engine.clock import clock_for
-from engine.errors import N_, Sentence
-from engine.measure import SAMPLE_NS, Call, Elapsed, Timing, in_turn, repetitions
+from engine.errors import N_
+from engine.measure import SAMPLE_NS, Call, Elapsed, Progress, ShouldStop, Timing, in_turn, part, repetitions
 from engine.probe import probe
 from engine.record import new_run_id, now
 
-Progress = Callable[[Sentence, float], None]
-ShouldStop = Callable[[], bool]
+__all__ = ["calibrate", "for_model"]
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -85,13 +85,6 @@ def calibrate(
         launch_spread=launch.spread,
         probe_ns=probe_ns,
     )
-
-
-def part(progress: Progress, template: str, start: float, end: float) -> Callable[[float], None]:
-    """Say what is being measured now; returns what to call with the share done of it."""
-    sentence = Sentence(template=template)
-    progress(sentence, start)
-    return lambda share: progress(sentence, start + share * (end - start))
 
 
 def elapsed_on(device: torch.device) -> Elapsed:

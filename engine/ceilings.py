@@ -49,7 +49,11 @@ class BandwidthPoint(_Facts):
 
 
 class LinearPoint(_Facts):
-    """`rows` x [k, n] multiplied in `dtype` with weights read from memory: median time and spread."""
+    """`rows` x [k, n] multiplied in `dtype`: median time of the call, its launch included, and spread.
+
+    `working_set_bytes` is what one step of that model reads in all: between two uses of a weight the caches see
+    the rest of it, so the same shape costs less in a small model than in a large one.
+    """
 
     k: int
     n: int
@@ -57,6 +61,7 @@ class LinearPoint(_Facts):
     rows: int
     time_ns: Positive
     spread: float
+    working_set_bytes: int = 0
 
     @property
     def flops_per_s(self) -> float:
@@ -65,9 +70,10 @@ class LinearPoint(_Facts):
 
 
 class SmallOpPoint(_Facts):
-    """One of the ops between the linears, timed with this engine's own kernel at one model's width.
+    """One of the ops between the linears, timed with this engine's own function at one model's width.
 
-    `time_ns` at `rows` rows; `per_element` names what grows it, so that a ledger op can be priced.
+    `time_ns` at `rows` rows of `width` elements, its launch included. Attention (width: all query heads) also says
+    how many sequences share the rows, how many positions each attends, and the width of all key heads.
     """
 
     kind: str
@@ -76,6 +82,10 @@ class SmallOpPoint(_Facts):
     rows: int
     time_ns: Positive
     spread: float
+    working_set_bytes: int = 0
+    batch: int = 0
+    context: int = 0
+    kv_width: int = 0
 
 
 class Ceilings(_Facts):

@@ -13,9 +13,13 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from engine.errors import Sentence
+
 Key = TypeVar("Key", bound=Hashable)
 Call = Callable[[], Any]
 Elapsed = Callable[[Call], int]
+Progress = Callable[[Sentence, float], None]
+ShouldStop = Callable[[], bool]
 
 # One sample lasts at least this long, about 10 000 times what reading the clock costs.
 SAMPLE_NS = 1_000_000
@@ -31,6 +35,13 @@ class Timing:
 
     time_ns: float
     spread: float
+
+
+def part(progress: Progress, template: str, start: float, end: float) -> Callable[[float], None]:
+    """Say what is being measured now; returns what to call with the share done of it."""
+    sentence = Sentence(template=template)
+    progress(sentence, start)
+    return lambda share: progress(sentence, start + share * (end - start))
 
 
 def summarise(samples: Sequence[float]) -> Timing:

@@ -1,0 +1,218 @@
+"""What one model's own ops reach on this machine: the points the expected line is a sum of.
+
+Walks dry steps (`engine.dry_step`) of the model's shape: decode at several contexts and batches, prefill at
+doubling lengths, in turn, so that a slow moment falls on all of them. A sample is an op's mean over one walk,
+because a step pays for every layer's; what is kept is the median over the walks and its spread.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from time import monotonic
+from typing import TypeVar
+
+import torch
+
+from engine import device as devices
+from engine.ceilings import Ceilings, LinearPoint, SmallOpPoint
+from engine.dry_step import Case, DryModel, OpKey, laps_for
+from engine.errors import N_
+from engine.hardware_device import TORCH_NAMES
+from engine.measure import Progress, ShouldStop, Stopped, Timing, part, summarise
+from engine.model import supported
+from engine.spec import Spec
+
+Point = TypeVar("Point", LinearPoint, SmallOpPoint)
+
+ROWS = tuple(2**power for power in range(12))  # 1 .. 2048
+CONTEXTS = (16, 128, 512, 2048)
+BATCHES = (2, 4, 8, 16, 32)
+BATCH_CONTEXTS = (128, 1024)
+
+BUDGET_S = 14.0
+MOST_ROUNDS = 9
+DECODE_WALKS = 3
+# A walk longer than this takes fewer layers: with so many rows it is bound by arithmetic, not by where weights lie.
+WALK_S = 0.1
+# Caches of all cases together; a case whose cache would not fit in what is left is not measured.
+CACHE_BYTES = 2**30
+
+MEASURING_MODEL = N_("Measuring this model's own shapes")
+
+
+def for_model(
+    ceilings: Ceilings,
+    spec: Spec,
+    dtype: str,
+    rows: Iterable[int] = ROWS,
+    progress: Progress = lambda sentence, fraction: None,
+    *,
+    budget_s: float = BUDGET_S,
+    should_stop: ShouldStop = lambda: False,
+) -> Ceilings:
+    """Ceilings with the points of one more model and dtype; those it had of the same model are replaced.
+
+    Args:
+        dtype: "fp32" or "bf16" (torch's names work too).
+        rows: prompt lengths to walk; 1 is decode. Lengths beyond the model's context are left out.
+        budget_s: about how long to measure, once every case has had its first turn.
+
+    Raises:
+        LabError: the engine does not run this family.
+        engine.measure.Stopped: `should_stop` said so; asked before every walk.
+    """
+    supported.check(spec)
+    dtype = TORCH_NAMES.get(dtype, dtype)
+    device = torch.device(ceilings.device.kind)
+    devices.use_threads(ceilings.device.threads)
+    on_share = part(progress, MEASURING_MODEL, 0.0, 1.0)
+    with torch.inference_mode():
+        held = _layers_that_fit(spec, dtype, device)
+        model = DryModel(spec, torch_dtype(dtype), device, layers=held)
+        wanted = cases(spec, rows, kv_bytes_per_position=model.kv_bytes_per_position, cache_bytes=_cache_bytes(device))
+        layers = {case: _layers_to_walk(case, ceilings, spec, dtype, held) for case in wanted}
+        samples = _walk_all(model, wanted, layers, budget_s=budget_s, on_share=on_share, should_stop=should_stop)
+    on_share(1.0)
+    timings = {key: summarise(values) for key, values in samples.items()}
+    return _with_points(ceilings, dtype, weight_bytes(spec, dtype), timings)
+
+
+def weight_bytes(spec: Spec, dtype: str) -> int:
+    """Bytes of weights one decode step reads, in `dtype`: the working set its ops are timed in."""
+    read = spec.parameters.matmul_all + spec.parameters.hidden_norms
+    return read * torch_dtype(dtype).itemsize
+
+
+def torch_dtype(dtype: str) -> torch.dtype:
+    """torch's dtype for "fp32" or "bf16"."""
+    return {"fp32": torch.float32, "bf16": torch.bfloat16}[dtype]
+
+
+def cases(spec: Spec, rows: Iterable[int], *, kv_bytes_per_position: int, cache_bytes: int) -> list[Case]:
+    """The steps to walk: decode at each context, decode at each batch, prefill at each length; those that fit."""
+    wanted = [Case(1, 1, context) for context in CONTEXTS]
+    wanted += [Case(1, tokens, tokens) for tokens in sorted(set(rows)) if tokens > 1]
+    wanted += [Case(batch, 1, context) for context in BATCH_CONTEXTS for batch in BATCHES]
+    kept, left = [], cache_bytes
+    for case in wanted:
+        needed = case.batch * case.context * kv_bytes_per_position
+        if case.context <= spec.max_position and needed <= left:
+            kept.append(case)
+            left -= needed
+    return kept
+
+
+class _Walker:
+    """Walks cases of one model in turn and keeps what each op took."""
+
+    def __init__(self, model: DryModel, wanted: list[Case], layers: dict[Case, int]) -> None:
+        self.samples: dict[OpKey, list[float]] = defaultdict(list)
+        self._model = model
+        self._layers = layers
+        self._laps = laps_for(model.device)
+        self._memory = {case: model.cache_for(case) for case in wanted}
+
+    def walk(self, case: Case) -> None:
+        """One untimed walk, so that what only the change of shapes costs is not charged, and then those that count."""
+        self._walk_once(case)
+        for _ in range(DECODE_WALKS if case.tokens == 1 else 1):
+            for key, (time_ns, count) in self._walk_once(case).items():
+                self.samples[key].append(time_ns / count)
+
+    def _walk_once(self, case: Case) -> dict[OpKey, tuple[float, int]]:
+        cache, rotary = self._memory[case]
+        self._model.step(case, self._laps, cache, rotary, layers=self._layers[case])
+        return self._laps.totals()
+
+
+def _walk_all(
+    model: DryModel,
+    wanted: list[Case],
+    layers: dict[Case, int],
+    *,
+    budget_s: float,
+    on_share: Callable[[float], None],
+    should_stop: ShouldStop,
+) -> dict[OpKey, list[float]]:
+    """Samples in nanoseconds by op: its mean over each walk. All cases take their turn until the time is spent."""
+    walker = _Walker(model, wanted, layers)
+    started = monotonic()
+    for done in range(MOST_ROUNDS):
+        for place, case in enumerate(wanted):
+            spent = (monotonic() - started) / budget_s
+            if should_stop():
+                raise Stopped
+            if done > 0 and spent >= 1.0:
+                return walker.samples
+            walker.walk(case)
+            in_rounds = (done + (place + 1) / len(wanted)) / MOST_ROUNDS
+            on_share(min(0.99, max(in_rounds, spent)))
+    return walker.samples
+
+
+def _cache_bytes(device: torch.device) -> int:
+    return min(CACHE_BYTES, devices.free_bytes(device) // 4)
+
+
+def _layers_that_fit(spec: Spec, dtype: str, device: torch.device) -> int:
+    """How many layers half of the free memory holds beside embedding and head; at least one."""
+    itemsize = torch_dtype(dtype).itemsize
+    outside = 2 * spec.parameters.embedding * itemsize
+    one = weight_bytes(spec, dtype) // spec.num_layers
+    return max(1, min(spec.num_layers, (devices.free_bytes(device) // 2 - outside) // one))
+
+
+def _layers_to_walk(case: Case, ceilings: Ceilings, spec: Spec, dtype: str, held: int) -> int:
+    """All layers in decode; fewer where arithmetic alone would make a walk longer than `WALK_S`."""
+    if case.tokens == 1:
+        return held
+    flops = 2 * case.rows * spec.parameters.matmul_all / spec.num_layers
+    peak = ceilings.peak_flops_per_s.get(dtype)
+    return max(1, min(held, int(WALK_S * peak / flops))) if peak else 1
+
+
+def _with_points(ceilings: Ceilings, dtype: str, working_set_bytes: int, timings: dict[OpKey, Timing]) -> Ceilings:
+    """The ceilings with these points in place of those of the same dtype and working set."""
+
+    def others(points: list[Point]) -> list[Point]:
+        return [p for p in points if (p.dtype, p.working_set_bytes) != (dtype, working_set_bytes)]
+
+    linear = [
+        LinearPoint(
+            k=key.k,
+            n=key.n,
+            dtype=dtype,
+            rows=key.rows,
+            time_ns=timing.time_ns,
+            spread=timing.spread,
+            working_set_bytes=working_set_bytes,
+        )
+        for key, timing in timings.items()
+        if key.kind == "linear"
+    ]
+    small = [
+        SmallOpPoint(
+            kind=key.kind,
+            width=key.width,
+            dtype=dtype,
+            rows=key.rows,
+            time_ns=timing.time_ns,
+            spread=timing.spread,
+            working_set_bytes=working_set_bytes,
+            batch=key.batch,
+            context=key.context,
+            kv_width=key.kv_width,
+        )
+        for key, timing in timings.items()
+        if key.kind != "linear"
+    ]
+    # A matrix product of the model's own that beats the square ones is this machine's peak.
+    peak = max([ceilings.peak_flops_per_s.get(dtype, 0.0), *(point.flops_per_s for point in linear)])
+    return ceilings.model_copy(
+        update={
+            "linear": others(ceilings.linear) + linear,
+            "small_ops": others(ceilings.small_ops) + small,
+            "peak_flops_per_s": ceilings.peak_flops_per_s | {dtype: peak},
+        }
+    )

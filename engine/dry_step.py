@@ -1,0 +1,294 @@
+"""A step of a model's true shape with a stopwatch between its ops: what each op costs where it stands.
+
+Weights are constants of the right shape, dtype and total size, so that nothing has to be fetched and every
+read comes from as far away as in a real step: between two uses of a weight lies all the rest of the model.
+The walk calls the model's own layers, linears and functions, in its own order and with real data flowing through
+(timed alone, an op finds its input in cache, its threads awake, and its output memory warm).
+
+Worker-side. Knows no text, no sampling and no run.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from engine import spec as specs
+from engine.cache import KVCache, LayerViews
+from engine.model import ops
+from engine.model.attention import Attention, Step
+from engine.model.decoder import Layer
+from engine.model.linear import Linear
+from engine.model.reader import Reader
+from engine.model.rotary import RotaryTable
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One kind of step: B sequences, T new tokens each, S positions attended. T is 1 in decode, S in prefill."""
+
+    batch: int
+    tokens: int
+    context: int
+
+    @property
+    def rows(self) -> int:
+        """Rows every linear of a layer sees."""
+        return self.batch * self.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class OpKey:
+    """What was timed: an op by its kind, the rows it saw and its size, as the ledger counts them.
+
+    A linear maps `k` numbers a row to `n`; other ops have `width` elements a row. Attention includes the write to
+    the cache, and depends on the case's batch and context and on the width of all key heads.
+    """
+
+    kind: str
+    rows: int
+    width: int = 0
+    k: int = 0
+    n: int = 0
+    batch: int = 0
+    context: int = 0
+    kv_width: int = 0
+
+
+class Laps(Protocol):
+    """Times what lies between two calls, so that nothing falls between two ops."""
+
+    def start(self) -> None:
+        """Forget what was, and begin."""
+        ...
+
+    def lap(self, key: OpKey) -> None:
+        """Everything since the last call was `key`."""
+        ...
+
+    def totals(self) -> dict[OpKey, tuple[float, int]]:
+        """Nanoseconds and number of laps by key."""
+        ...
+
+
+class HostLaps:
+    """Laps on the host's clock: the truth on a CPU, where an op is done when its call returns."""
+
+    def __init__(self) -> None:
+        self._marks: list[int] = []
+        self._keys: list[OpKey] = []
+
+    def start(self) -> None:
+        """As `Laps.start`."""
+        self._keys, self._marks = [], [perf_counter_ns()]
+
+    def lap(self, key: OpKey) -> None:
+        """As `Laps.lap`."""
+        self._marks.append(perf_counter_ns())
+        self._keys.append(key)
+
+    def totals(self) -> dict[OpKey, tuple[float, int]]:
+        """As `Laps.totals`."""
+        return _totals(self._keys, [end - start for start, end in zip(self._marks, self._marks[1:], strict=False)])
+
+
+class EventLaps:
+    """Laps between events on the device's stream (CUDA, XPU, MPS): no wait between ops.
+
+    Where the host is too slow to keep the device busy, a lap is the host's time, as it will be in a step.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._new_event: Callable[[], Any] = _event_maker(device)
+        self._marks: list[Any] = []
+        self._keys: list[OpKey] = []
+
+    def start(self) -> None:
+        """As `Laps.start`."""
+        self._keys, self._marks = [], []
+        self._mark()
+
+    def lap(self, key: OpKey) -> None:
+        """As `Laps.lap`."""
+        self._mark()
+        self._keys.append(key)
+
+    def totals(self) -> dict[OpKey, tuple[float, int]]:
+        """As `Laps.totals`; waits for the last event."""
+        self._marks[-1].synchronize()
+        pairs = zip(self._marks, self._marks[1:], strict=False)
+        return _totals(self._keys, [start.elapsed_time(end) * 1e6 for start, end in pairs])
+
+    def _mark(self) -> None:
+        event = self._new_event()
+        event.record()
+        self._marks.append(event)
+
+
+def laps_for(device: torch.device) -> Laps:
+    """The stopwatch of a device."""
+    return HostLaps() if device.type == "cpu" else EventLaps(device)
+
+
+class DryModel:
+    """A dense decoder of a Spec's shape, filled with constants, that can be walked op by op."""
+
+    def __init__(
+        self, spec: specs.Spec, dtype: torch.dtype, device: torch.device, *, layers: int | None = None
+    ) -> None:
+        reader = Reader(ConstantTensors(spec.tensors()), dtype, device)
+        self.spec, self.dtype, self.device = spec, dtype, device
+        self.layers = [
+            Layer.read(layer, reader.under(f"model.layers.{index}."), spec.norm.eps)
+            for index, layer in enumerate(spec.layers[:layers])
+        ]
+        self._embedding = reader.vector("model.embed_tokens.weight")
+        self._norm = reader.vector("model.norm.weight")
+        self._head = Linear(self._embedding) if spec.tied else reader.linear("lm_head", bias=False)
+        self._first = 0
+        mixer = spec.layers[0].mixer
+        assert isinstance(mixer, specs.Attention)
+        self._mixer = mixer
+
+    def step(self, case: Case, laps: Laps, cache: KVCache, rotary: RotaryTable, *, layers: int) -> None:
+        """Walk `layers` of the layers (the next ones each time, so that all take their turn), lap by lap.
+
+        The head is walked in decode cases only: a prefill runs it for one row a sequence, as decode does.
+        """
+        cache.length = case.context - case.tokens
+        ids = torch.zeros(case.batch, case.tokens, dtype=torch.long, device=self.device)
+        laps.start()
+        views = cache.extend(case.tokens)
+        step = Step(case.batch, case.tokens, *rotary.at(case.context - case.tokens, case.context))
+        x = ops.embed(ids, self._embedding)
+        laps.lap(OpKey("embedding", case.rows, self.spec.hidden_size))
+        for index in self._turn(layers):
+            x = self._layer(self.layers[index], x, step, views[index], case, laps)
+        if case.tokens == 1:
+            last = x.view(case.batch, case.tokens, -1)[:, -1]
+            normed = ops.rms_norm(last, self._norm, self.spec.norm.eps)
+            laps.lap(OpKey("norm", case.batch, self.spec.hidden_size))
+            self._head(normed).float()
+            laps.lap(_linear_key(self._head, case.batch))
+
+    @property
+    def kv_bytes_per_position(self) -> int:
+        """Bytes of keys and values one position of one sequence takes over the layers held."""
+        return len(self.layers) * 2 * self._mixer.kv_heads * self._mixer.head_dim * self.dtype.itemsize
+
+    def cache_for(self, case: Case) -> tuple[KVCache, RotaryTable]:
+        """An empty cache with a place for every position of a case, and the angles of those positions."""
+        assert self._mixer.rotary is not None
+        cache = KVCache(
+            layers=len(self.layers),
+            batch=case.batch,
+            kv_heads=self._mixer.kv_heads,
+            positions=case.context,
+            head_dim=self._mixer.head_dim,
+            dtype=self.dtype,
+            device=self.device,
+        )
+        return cache, RotaryTable(self._mixer.rotary, case.context, self.dtype, self.device)
+
+    def _turn(self, layers: int) -> list[int]:
+        turn = [(self._first + step) % len(self.layers) for step in range(layers)]
+        self._first = (self._first + layers) % len(self.layers)
+        return turn
+
+    def _layer(self, layer: Layer, x: Tensor, step: Step, views: LayerViews, case: Case, laps: Laps) -> Tensor:
+        """`Decoder._forward`'s loop body, with a lap after each op."""
+        eps, hidden = self.spec.norm.eps, self.spec.hidden_size
+        rows = case.rows
+        norm_key, residual_key = OpKey("norm", rows, hidden), OpKey("residual", rows, hidden)
+
+        normed = ops.rms_norm(x, layer.input_norm, eps)
+        laps.lap(norm_key)
+        attended = self._attention(layer.attention, normed, step, views, case, laps)
+        x = ops.add_residual_(x, attended)
+        laps.lap(residual_key)
+
+        normed = ops.rms_norm(x, layer.post_attention_norm, eps)
+        laps.lap(norm_key)
+        wide = layer.mlp.gate_up(normed)
+        laps.lap(_linear_key(layer.mlp.gate_up, rows))
+        width = wide.shape[-1] // 2
+        inner = ops.swiglu_(wide)
+        laps.lap(OpKey("swiglu", rows, width))
+        down = layer.mlp.down(inner)
+        laps.lap(_linear_key(layer.mlp.down, rows))
+        x = ops.add_residual_(x, down)
+        laps.lap(residual_key)
+        return x
+
+    def _attention(
+        self, part: Attention, normed: Tensor, step: Step, views: LayerViews, case: Case, laps: Laps
+    ) -> Tensor:
+        """`Attention.__call__`, with a lap after each op."""
+        rows, width = case.rows, (part.heads + part.kv_heads) * part.head_dim
+        heads = part.qkv(normed).view(step.batch, step.tokens, -1, part.head_dim)
+        queries, keys_values = heads[:, :, : part.heads], heads[:, :, part.heads :]
+        laps.lap(_linear_key(part.qkv, rows))
+        if part.q_norm is not None and part.k_norm is not None:
+            keys = keys_values[:, :, : part.kv_heads]
+            queries.copy_(ops.rms_norm(queries, part.q_norm, part.eps))
+            laps.lap(OpKey("norm", rows * part.heads, part.head_dim))
+            keys.copy_(ops.rms_norm(keys, part.k_norm, part.eps))
+            laps.lap(OpKey("norm", rows * part.kv_heads, part.head_dim))
+        ops.rotate_heads_(heads[:, :, : part.heads + part.kv_heads], step.cos, step.signed_sin)
+        laps.lap(OpKey("rotary", rows, width))
+        ops.write_cache_(views.new, keys_values)
+        attend = ops.decode_attention if step.tokens == 1 else ops.prefill_attention
+        mixed = attend(queries, views.keys, views.values)
+        inner, kv_width = part.heads * part.head_dim, part.kv_heads * part.head_dim
+        laps.lap(OpKey("attention", rows, inner, batch=case.batch, context=case.context, kv_width=kv_width))
+        out = part.out(mixed)
+        laps.lap(_linear_key(part.out, rows))
+        return out
+
+
+class ConstantTensors(Mapping[str, Tensor]):
+    """A checkpoint of constants: norms 1, biases 0, and matrices that average their input.
+
+    Values stay near 1 through any number of layers: no infinities, and no denormals, which many CPUs multiply slowly.
+    Each takes the memory of one number until it is copied.
+    """
+
+    def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        self._shapes = shapes
+
+    def __getitem__(self, name: str) -> Tensor:
+        shape = self._shapes[name]
+        value = 1.0 / shape[-1] if len(shape) > 1 else float(not name.endswith(".bias"))
+        return torch.tensor(value).expand(shape)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._shapes)
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
+
+def _linear_key(linear: Linear, rows: int) -> OpKey:
+    n, k = linear.weight.shape
+    return OpKey("linear", rows, k=k, n=n)
+
+
+def _totals(keys: list[OpKey], times_ns: list[float] | list[int]) -> dict[OpKey, tuple[float, int]]:
+    totals: dict[OpKey, tuple[float, int]] = defaultdict(lambda: (0.0, 0))
+    for key, time_ns in zip(keys, times_ns, strict=True):
+        so_far, count = totals[key]
+        totals[key] = (so_far + time_ns, count + 1)
+    return dict(totals)
+
+
+def _event_maker(device: torch.device) -> Callable[[], Any]:
+    if device.type == "mps":
+        return lambda: torch.mps.event.Event(enable_timing=True)
+    module = getattr(torch, device.type)
+    return lambda: module.Event(enable_timing=True)

@@ -1,0 +1,181 @@
+"""The three lines of a step, worked out before the run from ceilings measured apart from it. No torch.
+
+1. datasheet: whole-step max(FLOPs / datasheet peak, bytes / datasheet bandwidth), where the device is listed.
+2. measured roof: the same with this machine's peak and its bandwidth at the step's working set.
+3. expected: the sum over the ledger's ops. An op takes the time measured for its shape in place (its launch
+   included), but never less than its own share of the roof; an op that was never measured takes its roof and a launch.
+
+Nothing here may look at a run: the lines are drawn first, and the run is compared with them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from engine import ledger
+from engine.ceilings import Ceilings
+from engine.hardware_device import TORCH_NAMES, Device
+from engine.ledger import Formats, Op, StepLedger
+from engine.points import Points
+from engine.record import PredictedNs
+from engine.spec import Spec
+
+Bound = Literal["memory", "compute", "launches"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """One step, predicted. `ledger` is what was counted, `predicted_ns` the three lines.
+
+    memory_ns, compute_ns: the step's bytes and FLOPs at this machine's ceilings; the larger is the roof.
+    launches_ns: the part of `expected` that starting the ops takes, whatever their size.
+    bound: the largest of the three.
+    """
+
+    ledger: StepLedger
+    predicted_ns: PredictedNs
+    memory_ns: float
+    compute_ns: float
+    launches_ns: float
+
+    @property
+    def bound(self) -> Bound:
+        """What the step mostly waits for."""
+        terms: dict[Bound, float] = {
+            "memory": self.memory_ns,
+            "compute": self.compute_ns,
+            "launches": self.launches_ns,
+        }
+        return max(terms, key=lambda term: terms[term])
+
+
+class Predictor:
+    """The lines of every step of one model at one batch. Build and ask it before the run; answers are kept."""
+
+    def __init__(
+        self, spec: Spec, ceilings: Ceilings, device: Device | None = None, *, formats: Formats, batch: int = 1
+    ) -> None:
+        self._spec = spec
+        self._ceilings = ceilings
+        self._device = device
+        self._formats = formats
+        self._batch = batch
+        weights = ledger.decode(spec, 1, formats=formats).bytes.weights
+        self._points = Points(ceilings, formats.plain_format, weights)
+        self.prefill = cache(self._prefill)
+        self.decode = cache(self._decode)
+
+    def prepare(self, prompt_tokens: int, new_tokens: int) -> None:
+        """Work out every step of a run of this size: one prefill and `new_tokens` - 1 decode steps."""
+        self.prefill(prompt_tokens)
+        for context in range(prompt_tokens + 1, prompt_tokens + new_tokens):
+            self.decode(context)
+
+    def _prefill(self, tokens: int) -> Prediction:
+        return self._predict(ledger.prefill(self._spec, tokens, batch=self._batch, formats=self._formats))
+
+    def _decode(self, context: int) -> Prediction:
+        """`context`: positions attended, the new token included."""
+        return self._predict(ledger.decode(self._spec, context, batch=self._batch, formats=self._formats))
+
+    def _predict(self, step: StepLedger) -> Prediction:
+        return predict_step(step, self._ceilings, self._formats.plain_format, self._device, self._points)
+
+
+def predictor(spec: Spec, ceilings: Ceilings, device: Device | None, formats: Formats, batch: int = 1) -> Predictor:
+    """The lines of every step of one model. `device` is the listed device for the datasheet line, or None."""
+    return Predictor(spec, ceilings, device, formats=formats, batch=batch)
+
+
+def predict_step(
+    step: StepLedger, ceilings: Ceilings, dtype: str, device: Device | None = None, points: Points | None = None
+) -> Prediction:
+    """The three lines of one step computed in `dtype` ("fp32", "bf16"; torch's names work too).
+
+    points: the measured points to price ops with; None takes those nearest to the step's weight bytes.
+    """
+    dtype = TORCH_NAMES.get(dtype, dtype)
+    memory_ns, compute_ns = _roof_terms(step.bytes.total, step.flops, step.working_set_bytes, ceilings, dtype)
+    priced = _price(step, ceilings, dtype, points or Points(ceilings, dtype, step.bytes.weights))
+    expected = sum(op_ns for op_ns, _ in priced)
+    return Prediction(
+        ledger=step,
+        predicted_ns=PredictedNs(
+            datasheet=datasheet_ns(step, device, dtype) if device else None,
+            measured_roof=max(memory_ns, compute_ns),
+            expected=max(expected, memory_ns, compute_ns),
+        ),
+        memory_ns=memory_ns,
+        compute_ns=compute_ns,
+        launches_ns=sum(launch_ns for _, launch_ns in priced),
+    )
+
+
+def expected_ns(step: StepLedger, ceilings: Ceilings, dtype: str) -> float:
+    """The third line of one step, in nanoseconds."""
+    return predict_step(step, ceilings, dtype).predicted_ns.expected
+
+
+def measured_roof_ns(step: StepLedger, ceilings: Ceilings, dtype: str) -> float:
+    """The second line of one step, in nanoseconds."""
+    dtype = TORCH_NAMES.get(dtype, dtype)
+    return max(_roof_terms(step.bytes.total, step.flops, step.working_set_bytes, ceilings, dtype))
+
+
+def datasheet_ns(step: StepLedger, device: Device, dtype: str) -> float | None:
+    """The first line of one step, in nanoseconds; None where the datasheet has no rate for this dtype."""
+    peak = device.peak_flops_per_s(dtype)
+    if peak is None:
+        return None
+    return float(max(step.flops / peak, step.bytes.total / device.bandwidth_bytes_per_s) * 1e9)
+
+
+def _roof_terms(
+    moved_bytes: float, flops: float, working_set_bytes: float, ceilings: Ceilings, dtype: str
+) -> tuple[float, float]:
+    """Nanoseconds to move the bytes and to do the FLOPs at this machine's measured ceilings."""
+    peak = ceilings.peak_flops_per_s.get(dtype)
+    memory_ns = moved_bytes / ceilings.bandwidth_at(working_set_bytes) * 1e9
+    return memory_ns, flops / peak * 1e9 if peak else 0.0
+
+
+def _price(step: StepLedger, ceilings: Ceilings, dtype: str, points: Points) -> list[tuple[float, float]]:
+    """For each op of the step, all its occurrences: its time, and the part of it that is starting it."""
+    priced = []
+    for op in step.ops:
+        roof = max(_roof_terms(op.bytes.total, op.flops, step.working_set_bytes, ceilings, dtype))
+        measured = _measured_ns(op, step, points)
+        if measured is None:
+            launches = op.count * ceilings.launch_ns
+            priced.append((roof + launches, launches))
+        else:
+            op_ns = max(op.count * measured, roof)
+            priced.append((op_ns, min(op_ns, op.count * _start_ns(op, points, ceilings))))
+    return priced
+
+
+def _measured_ns(op: Op, step: StepLedger, points: Points) -> float | None:
+    """One occurrence of an op from the measured points, or None where nothing like it was measured."""
+    if op.kind == "linear":
+        return points.linear_ns(op.rows, op.k, op.n)
+    if op.kind == "attention":
+        if step.tokens == 1:
+            return points.decode_attention_ns(step.batch, op.context)
+        return points.prefill_attention_ns(step.batch, step.tokens)
+    return points.between_ns(_point_kind(op), op.rows, op.n)
+
+
+def _start_ns(op: Op, points: Points, ceilings: Ceilings) -> float:
+    """What one occurrence costs before it has anything to do: a launch for a linear, else the op at its smallest."""
+    if op.kind == "linear":
+        return ceilings.launch_ns
+    if op.kind == "attention":
+        return points.decode_attention_ns(1, 1) or ceilings.launch_ns
+    return points.between_ns(_point_kind(op), 1, 1) or ceilings.launch_ns
+
+
+def _point_kind(op: Op) -> str:
+    """Elementwise ops are told apart by name; norms, rotary and embedding are what their kind says."""
+    return op.name if op.kind == "elementwise" else op.kind

@@ -1,0 +1,125 @@
+"""From measured points to the time of any op: nearest shape, interpolated over rows. Pure arithmetic, no torch.
+
+Between two measured row counts time is taken to be a power of rows (a straight line on log-log paper, which the
+roofline's own curve nearly is); beyond the last it grows as rows do, and below the first it stays.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from engine.ceilings import Ceilings, LinearPoint, SmallOpPoint
+
+Curve = list[tuple[float, float]]
+Point = TypeVar("Point", LinearPoint, SmallOpPoint)
+Key = TypeVar("Key")
+
+
+def log_interpolate(x: float, curve: Curve) -> float:
+    """y at x on straight lines in log-log space; flat below the first point, proportional to x beyond the last."""
+    place = bisect.bisect_left(curve, x, key=lambda point: point[0])
+    if place == 0:
+        return curve[0][1]
+    if place == len(curve):
+        return curve[-1][1] * x / curve[-1][0]
+    (left, low), (right, high) = curve[place - 1], curve[place]
+    share = math.log(x / left) / math.log(right / left)
+    return low * math.pow(high / low, share)
+
+
+def line_interpolate(x: float, curve: Curve) -> float:
+    """y at x on straight lines; flat below the first point, beyond the last on its line's slope, but never downhill."""
+    place = bisect.bisect_left(curve, x, key=lambda point: point[0])
+    if place == 0 or len(curve) == 1:
+        return curve[0][1]
+    (left, low), (right, high) = curve[place - 1 : place + 1] if place < len(curve) else curve[-2:]
+    slope = (high - low) / (right - left)
+    if place == len(curve):
+        return high + max(0.0, slope) * (x - right)
+    return low + slope * (x - left)
+
+
+class Points:
+    """The points of one dtype measured in the working set nearest to `working_set_bytes`."""
+
+    def __init__(self, ceilings: Ceilings, dtype: str, working_set_bytes: float) -> None:
+        linear = _nearest_set(ceilings.linear, dtype, working_set_bytes)
+        small = _nearest_set(ceilings.small_ops, dtype, working_set_bytes)
+        self._linear = _curves(linear, lambda p: (p.k, p.n), lambda p: p.rows)
+        decode = [p for p in small if p.kind == "attention" and p.rows == p.batch]
+        prefill = [p for p in small if p.kind == "attention" and p.rows > p.batch == 1]
+        between = [p for p in small if p.kind != "attention"]
+        self._between = _curves(between, lambda p: (p.kind, p.width), lambda p: p.rows)
+        self._decode = _curves(decode, lambda p: p.batch, lambda p: p.context)
+        self._prefill = sorted((float(p.rows), p.time_ns) for p in prefill)
+
+    def linear_ns(self, rows: float, k: int, n: int) -> float | None:
+        """Time of one `rows` x [k, n] product; that of the shape nearest in size, scaled by size, if need be."""
+        if not self._linear:
+            return None
+        shape = min(self._linear, key=lambda known: (abs(math.log(known[0] * known[1] / (k * n))), known != (k, n)))
+        return log_interpolate(rows, self._linear[shape]) * (k * n) / (shape[0] * shape[1])
+
+    def between_ns(self, kind: str, rows: float, width: int) -> float | None:
+        """Time of one op between the linears over `rows` x `width` elements.
+
+        Another width stands for this one at as many rows as make the same number of elements: what a call costs
+        with next to nothing to do is the same for both.
+        """
+        widths = [known for name, known in self._between if name == kind]
+        if not widths:
+            return None
+        nearest = min(widths, key=lambda known: abs(math.log(known / width)))
+        return log_interpolate(rows * width / nearest, self._between[kind, nearest])
+
+    def decode_attention_ns(self, batch: int, context: float) -> float | None:
+        """Time of one layer's attention of one new position in each of `batch` sequences.
+
+        A straight line in context (a call, and the keys and values to read), a power between measured batches.
+        A batch measured at fewer contexts than a single sequence grows with context as the single one does.
+        """
+        if not self._decode:
+            return None
+        alone = self._decode.get(1)
+
+        def at(curve: Curve) -> float:
+            if alone is None or len(curve) > 1:
+                return line_interpolate(context, curve)
+            known, time_ns = curve[0]
+            return time_ns * line_interpolate(context, alone) / line_interpolate(known, alone)
+
+        by_batch = sorted((float(batch), at(curve)) for batch, curve in self._decode.items())
+        return log_interpolate(batch, by_batch)
+
+    def prefill_attention_ns(self, batch: int, tokens: float) -> float | None:
+        """Time of one layer's attention of a prompt over itself, for each of `batch` prompts.
+
+        A power of the length between the points; beyond the longest, pairs of positions set the pace: its square.
+        """
+        if not self._prefill:
+            return None
+        longest, time = self._prefill[-1]
+        alone = time * (tokens / longest) ** 2 if tokens > longest else log_interpolate(tokens, self._prefill)
+        return alone * batch
+
+
+def _nearest_set(points: Sequence[Point], dtype: str, working_set_bytes: float) -> list[Point]:
+    same = [point for point in points if point.dtype == dtype]
+    if not same:
+        return []
+
+    def distance(point: Point) -> float:
+        return abs(math.log(max(point.working_set_bytes, 1) / max(working_set_bytes, 1)))
+
+    nearest = min(same, key=distance).working_set_bytes
+    return [point for point in same if point.working_set_bytes == nearest]
+
+
+def _curves(points: Iterable[Point], key: Callable[[Point], Key], x: Callable[[Point], int]) -> dict[Key, Curve]:
+    curves: dict[Key, Curve] = {}
+    for point in points:
+        curves.setdefault(key(point), []).append((x(point), point.time_ns))
+    return {key: sorted(curve) for key, curve in curves.items()}
