@@ -93,13 +93,15 @@ with right:
                   ceilings=run.ceilings if isinstance(run, Run) else lab.machine().ceilings),
         key="live", on_end=lambda: None,
     )  # fmt: skip
-    if isinstance(run, Run) and run.summary is not None:
-        summary.flags(t, run.summary)
+
+if isinstance(run, Run):
+    if run.summary is not None:
+        summary.advice(t, run.summary)
         summary.metrics(t, run.summary)
-        summary.details(t, run)
-    with st.expander(t("Open a run from a file")):
-        components.import_run(
-            {"base": session.base_path(), "locale": t.language, "label": t("Choose a run's JSON file"), "busy": t("Reading the file."),
-             "unreachable": t("The lab could not be reached; try again.")},
-            key="import", on_import=show_imported,
-        )  # fmt: skip
+    summary.details(t, run)
+with st.expander(t("Open a run from a file")):
+    components.import_run(
+        {"base": session.base_path(), "locale": t.language, "label": t("Choose a run's JSON file"),
+         "busy": t("Reading the file."), "unreachable": t("The lab could not be reached; try again.")},
+        key="import", on_import=show_imported,
+    )  # fmt: skip

@@ -84,11 +84,18 @@ def draw(t: Words) -> View:
     _prompt(t)
     choices = {choice.id: choice for choice in checkpoint.available()}
     st.selectbox(t("Model"), list(choices), key="model", format_func=lambda each: _model_label(t, choices[each]))
+    if not choices[st.session_state["model"]].fetched:
+        st.caption(t("Not on this machine yet: the first run fetches it, once."))
     left, right = st.columns(2)
     _number(left, t("Length"), "length", t(terms.LENGTH))
     _number(right, t("Batch"), "batch", t(terms.BATCH))
     with st.expander(t("More: sampling and number format")):
         _sampling(t)
+    return current()
+
+
+def current() -> View:
+    """What the controls say now."""
     return View(**{name: st.session_state[name] for name in _NAMES})
 
 
@@ -107,18 +114,14 @@ def _prompt(t: Words) -> None:
 
     st.text_area(t("Prompt"), key="prompt", height=120, max_chars=MAX_PROMPT_CHARACTERS)
     st.pills(
-        t("Examples"), list(EXAMPLES), format_func=t, key="example", on_change=take_example, label_visibility="collapsed"
+        t("Examples"), list(EXAMPLES), format_func=t, key="example", on_change=take_example,
+        label_visibility="collapsed", wrap=True,
     )
     st.toggle(t("Chat"), key="chat", help=t(terms.CHAT))
 
 
 def _model_label(t: Words, choice: checkpoint.ModelChoice) -> str:
-    notes = [t("{count} M parameters", count=t.number(choice.parameters / 1e6))]
-    if choice.weights == "random":
-        notes.append(t("random weights"))
-    elif not choice.fetched:
-        notes.append(t("fetched at the first run"))
-    return f"{choice.id} ({', '.join(notes)})"
+    return t("{model} (random weights)", model=choice.id) if choice.weights == "random" else choice.label
 
 
 def _number(place: Any, label: str, name: str, explanation: str, step: float | None = None) -> None:

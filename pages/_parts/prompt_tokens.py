@@ -29,25 +29,24 @@ def show(t: Words, view: View) -> None:
     rows = []
     try:
         pieces, ids = _split(view.model, view.chat, prompt)
-        rows.append(chip_row(t, t.plural("{count} token for this model", "{count} tokens for this model", len(ids)), pieces, ids))
+        title = t.plural("{count} token for this model", "{count} tokens for this model", len(ids))
+        rows.append(chip_row(t, title, pieces, ids))
+        pieces, ids = _split_by_qwen(prompt)
+        title = t.plural("{count} token for Qwen3.8, for comparison", "{count} tokens for Qwen3.8, for comparison", len(ids))
+        rows.append(chip_row(t, title, pieces, ids))
     except LabError as error:
-        st.caption(plain(t.sentence(error.sentence)))
-    pieces, ids = _split_by_qwen(prompt)
-    title = t.plural("{count} token in the vocabulary of Qwen3.8, for comparison", "{count} tokens in the vocabulary of Qwen3.8, for comparison", len(ids))
-    rows.append(chip_row(t, title, pieces, ids))
-    components.chips(rows, key="prompt_chips")
+        missing = not all(choice.fetched for choice in checkpoint.available() if choice.id == view.model)
+        st.caption(t("The prompt's tokens are shown here once the model is fetched; the first run brings it.") if missing
+                   else plain(t.sentence(error.sentence)))  # fmt: skip
+    if rows:
+        components.chips(rows, key="prompt_chips")
 
 
 @lru_cache(maxsize=256)
 def _split(model: str, chat: bool, prompt: str) -> tuple[list[str], list[int]]:
-    words = _tokenizer(model)
-    ids = words.encode(words.chat(prompt) if chat else prompt)
+    words = tokenizer.load(checkpoint.resolve(model, allow_paths=False))
+    _rendered, ids = words.encode_prompt(prompt, chat=chat)
     return words.pieces(ids), ids
-
-
-@lru_cache(maxsize=4)
-def _tokenizer(model: str) -> tokenizer.Tokenizer:
-    return tokenizer.load(checkpoint.resolve(model, allow_paths=False))
 
 
 @lru_cache(maxsize=256)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
+from engine.errors import Sentence
 from engine.record import Run, Summary
 from pages._parts import components, runs, session, terms
 from pages._parts.links import build_link
@@ -12,6 +13,7 @@ from pages._parts.plain import plain
 from pages._parts.words import Words
 
 MAX_CHIPS = 400
+METRIC_WIDTH = 158
 
 
 def headline(t: Words, run: Run) -> None:
@@ -19,21 +21,30 @@ def headline(t: Words, run: Run) -> None:
     if run.error is not None:
         st.error(plain(t.sentence(run.error)), icon=":material/error:")
     if run.summary is not None:
+        first, *rest = run.summary.verdict_sentences or [Sentence(template=run.summary.verdict)]
         with st.container(key="verdict"):
-            st.text(t.sentences(run.summary.verdict_sentences) or run.summary.verdict)
+            st.text(t.sentence(first))
+        if rest:
+            st.text(t.sentences(rest))
     if runs.imported(run):
         st.info(t("Taken in from a file: measured elsewhere, not on this machine."), icon=":material/file_open:")
     if run.model is not None and run.model.weights == "random":
         st.caption(t("This model's weights are random: its times are real, its text means nothing."))
 
 
-def flags(t: Words, summary: Summary) -> None:
-    """What is doubtful about the run, in plain words."""
+def advice(t: Words, summary: Summary) -> None:
+    """What to do about a doubtful run; the verdict has said what is doubtful."""
     said = {
-        "beats_roof": t("Some steps are faster than the measured roof, which nothing can be. Most likely the machine was slower while it was calibrated: measure it again on the page This machine."),
-        "beats_datasheet": t("Some steps are faster than the data sheet allows. Most likely the weights lie in a cache, or the bytes are counted wrongly."),
-        "disturbed": t("The machine was disturbed: a fixed test ran at another speed after the run than before it. Close other programs and run again."),
-    }  # fmt: skip
+        "beats_roof": t(
+            "Nothing is faster than its roof. Most likely this machine was slower while it was measured: "
+            "measure it again on the page This machine."
+        ),
+        "beats_datasheet": t(
+            "Nothing is faster than its data sheet. Most likely the weights lie in a cache, "
+            "or the bytes are counted wrongly."
+        ),
+        "disturbed": t("Close other programs and run again before comparing this run with another."),
+    }
     for flag in summary.flags:
         st.warning(said[flag], icon=":material/warning:")
 
@@ -43,17 +54,17 @@ def metrics(t: Words, summary: Summary) -> None:
     tpot = summary.tpot_ms
     shown = [
         ("TTFT", _ms(t, summary.ttft_ms), terms.TTFT),
-        (t("TPOT, median"), _ms(t, tpot.p50 if tpot else None), terms.TPOT),
-        ("p95", _ms(t, tpot.p95 if tpot else None), terms.TPOT),
-        ("p99", _ms(t, tpot.p99 if tpot else None), terms.TPOT),
+        ("TPOT p50", _ms(t, tpot.p50 if tpot else None), terms.TPOT),
+        ("TPOT p95", _ms(t, tpot.p95 if tpot else None), terms.TPOT),
+        ("TPOT p99", _ms(t, tpot.p99 if tpot else None), terms.TPOT),
         (t("Tokens/s"), None if summary.tokens_per_s is None else t.number(summary.tokens_per_s), terms.TOKENS_PER_S),
         ("MBU", _share(t, summary.mbu), terms.MBU),
         (t("Prefill MFU"), _share(t, summary.mfu_prefill), terms.MFU),
-        (t("Expected line off by"), _share(t, summary.median_abs_error), terms.EXPECTED_ERROR),
+        (t("Prediction error"), _share(t, summary.median_abs_error), terms.EXPECTED_ERROR),
     ]
     with st.container(key="metrics", horizontal=True, gap="small"):
         for label, value, explanation in shown:
-            st.metric(label, value or "–", help=t(explanation), border=True, width=150)
+            st.metric(label, value or "–", help=t(explanation), border=True, width=METRIC_WIDTH)
 
 
 def _ms(t: Words, value: float | None) -> str | None:

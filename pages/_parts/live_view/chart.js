@@ -77,7 +77,7 @@ function layoutFor(words, ink, scale, lastStep) {
     hoverlabel: { align: "left", bgcolor: ink.background, bordercolor: ink.grid, font: { color: ink.text, size: 12 } },
     dragmode: "zoom",
     uirevision: "keep",
-    xaxis: { ...axis, domain: [0, 1], anchor: "y2", range: [-1, Math.max(8, lastStep) + 1], title: { text: words.step, standoff: 6, font: { size: 12 } }, tickformat: "d" },
+    xaxis: { ...axis, showgrid: false, domain: [0, 1], anchor: "y2", range: [-1, Math.max(8, lastStep) + 1], title: { text: words.step, standoff: 6, font: { size: 12 } }, tickformat: "d" },
     yaxis: { ...axis, domain: [0.4, 1], type: scale, rangemode: "tozero", tickformat: "~g" },
     yaxis2: { ...axis, domain: [0, 0.27], rangemode: "tozero", tickformat: "~g", nticks: 4 },
     annotations: [heading(words.time_axis, 1.0), heading(words.bytes_axis, 0.275)],
