@@ -110,7 +110,7 @@ def recognise(name: str, *, memory_bytes: int | None = None, cores: int | None =
 
 
 def _memory_fits(device: Device, reported_bytes: int | None) -> bool:
-    if reported_bytes is None or device.memory_bytes is None or device.kind == "cpu":
+    if reported_bytes is None or device.memory_bytes is None:
         return True
     low, high = USABLE_SHARE
     # Where less memory can be bought, only the upper end tells.

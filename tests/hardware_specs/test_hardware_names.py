@@ -99,10 +99,15 @@ def test_a_slice_of_a_card_is_not_the_card() -> None:
     assert _ids("AMD Instinct MI300X", memory_bytes=192 * GIB, cores=38) == [], "one of eight partitions"
 
 
-@pytest.mark.parametrize("device", [d for d in hardware.all() if d.usable_memory_bytes], ids=lambda d: d.id)
-def test_the_memory_a_driver_reports_is_accepted(device: hardware.Device) -> None:
-    assert device.usable_memory_bytes
-    assert 0.9 < device.usable_memory_bytes / device.memory_bytes < 1.08
+@pytest.mark.parametrize(("name", "ids"), [(name, ids) for name, ids in NAMES if len(ids) == 1])
+def test_the_memory_a_driver_reports_is_accepted(name: str, ids: list[str]) -> None:
+    device = hardware.load(ids[0])
+    if device.memory_bytes is None:
+        assert device.kind == "cpu"
+    else:
+        # Where nobody noted it down, the driver may mean GiB by the maker's GB.
+        reported = device.usable_memory_bytes or device.memory_bytes * GIB // 10**9
+        assert _ids(name, memory_bytes=reported) == ids
 
 
 def test_a_cpu_is_known_by_name_whatever_a_virtual_machine_shows_of_it() -> None:
