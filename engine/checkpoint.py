@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from engine import catalogue, fetch, settings, spec, weight_files
+from engine import catalogue, fetch, fetched, settings, spec, weight_files
 from engine.errors import LabError
 from engine.wheels import Progress
 
@@ -78,7 +78,7 @@ def available() -> list[ModelChoice]:
     """What can run here: the lab's own models, then the readable subfolders of ROOFLINE_LAB_MODELS."""
     choices = []
     for model_id in catalogue.OWN:
-        entry, is_random = catalogue.entries()[model_id], model_id not in fetch.ITEMS
+        entry, is_random = catalogue.entries()[model_id], model_id not in fetched.ITEMS
         choices.append(
             ModelChoice(
                 id=model_id,
@@ -128,17 +128,22 @@ def ensure(model: str, progress: Progress | None = None, *, allow_paths: bool = 
         LabError: as `resolve` and `engine.fetch.fetch`.
     """
     source = resolve(model, allow_paths=allow_paths)
-    if source.id in fetch.ITEMS and source.folder == fetch.ITEMS[source.id][0].path():
-        fetch.fetch(source.id, progress, thorough=False)
+    if source.id in fetched.ITEMS and source.folder == fetched.ITEMS[source.id][0].path():
+        try:
+            fetch.fetch(source.id, progress, thorough=False)
+        except LabError:
+            # The model runs without the vocabulary that is shown beside it.
+            if fetched.verify(fetched.ITEMS[source.id][0], thorough=False) != "ready":
+                raise
         return resolve(model, allow_paths=allow_paths)
     return source
 
 
 def _own(model_id: str) -> Source:
     """One of the lab's models; its folder's own config once it is there, the catalogue's before."""
-    if model_id not in fetch.ITEMS:
+    if model_id not in fetched.ITEMS:
         return Source(model_id, None, catalogue.config(model_id), catalogue.load(model_id))
-    folder = fetch.ITEMS[model_id][0].path()
+    folder = fetched.ITEMS[model_id][0].path()
     if _is_fetched(model_id):
         return _from_folder(model_id, folder)
     return Source(model_id, folder, catalogue.config(model_id), catalogue.load(model_id))
@@ -169,7 +174,7 @@ def _from_folder(model_id: str, folder: Path) -> Source:
 
 
 def _is_fetched(model_id: str) -> bool:
-    return all(fetch.state(item) == "ready" for item in fetch.ITEMS[model_id])
+    return fetched.state(fetched.ITEMS[model_id][0]) == "ready"
 
 
 def _unknown(name: str, *, allow_paths: bool) -> LabError:

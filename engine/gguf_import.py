@@ -120,7 +120,8 @@ def _write_tokenizer(fact: Callable[[str], Any], folder: Path) -> None:
     kinds = fact("tokenizer.ggml.token_type")
     special = [token for token, kind in zip(tokens, kinds, strict=True) if kind == _SPECIAL_TOKEN]
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
-    tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
+    # Not tokenizer.save(), whose errors do not say what the file system refused.
+    (folder / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
     settings = {
         "add_bos_token": bool(fact("tokenizer.ggml.add_bos_token")),
         "add_prefix_space": False,

@@ -52,7 +52,8 @@ def convert(path: Path, folder: Path) -> None:
     )
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in QWEN_SPECIAL])
-    tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
+    # Not tokenizer.save(), whose errors do not say what the file system refused.
+    (folder / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
 
 
 def _read(path: Path) -> dict[bytes, int]:

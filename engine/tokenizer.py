@@ -16,7 +16,7 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 
-from engine import chat, fetch
+from engine import chat, fetched
 from engine.byte_level import CHARACTERS, unspell
 from engine.checkpoint import Source
 from engine.errors import LabError
@@ -188,11 +188,11 @@ def qwen() -> Tokenizer:
     Raises:
         LabError: it has not been fetched yet.
     """
-    if fetch.state(fetch.QWEN_VOCABULARY) != "ready":
+    if fetched.state(fetched.QWEN_VOCABULARY) != "ready":
         raise LabError(
             "The vocabulary of Qwen3.5 is not here yet; it comes with `python -m engine fetch smollm2-135m`."
         )
-    inner = _read(fetch.QWEN_VOCABULARY.path() / "tokenizer.json")
+    inner = _read(fetched.QWEN_VOCABULARY.path() / "tokenizer.json")
     return Tokenizer(inner, eos_ids=_ids_of(inner, "<|im_end|>", "<|endoftext|>"))
 
 

