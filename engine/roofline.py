@@ -134,7 +134,8 @@ def state_equals_replaced_kv_context(spec: Spec, *, formats: Formats = BF16) -> 
     if not recurrent or not attending:
         return None
     replaced = recurrent * held.kv_allocated / attending
-    return int(round(held.state / replaced))
+    positions: float = held.state / replaced
+    return round(positions)
 
 
 @lru_cache(maxsize=2048)

@@ -48,12 +48,13 @@ class Fields:
             )
         return value
 
-    def count(self, key: str, *, default: int = 0, most: int = MAX_SIZE) -> int:
-        """A whole number from 0 to `most`."""
-        if not self.has(key):
+    def count(self, key: str, *aliases: str, default: int = 0, most: int = MAX_SIZE) -> int:
+        """A whole number from 0 to `most`, under `key` or the first alias that is there."""
+        found = next((name for name in (key, *aliases) if self.has(name)), None)
+        if found is None:
             return default
-        is_zero = type(self.values[key]) is int and self.values[key] == 0
-        return 0 if is_zero else self.size(key, most=most)
+        is_zero = type(self.values[found]) is int and self.values[found] == 0
+        return 0 if is_zero else self.size(found, most=most)
 
     def layers(self, key: str = "num_hidden_layers") -> int:
         """How many layers there are."""

@@ -52,14 +52,14 @@ def kimi_linear(top: Fields) -> Spec:
     config = top.part("text_config") or top
     linear = config.part("linear_attn_config") or Fields({})
     delta = KimiDelta(
-        heads=linear.size("num_heads", default=config.size("num_attention_heads")),
-        dim=linear.size("head_dim", default=128),
-        kernel=linear.size("short_conv_kernel_size", default=4),
+        heads=linear.size("num_heads", default=config.size("linear_num_heads", default=32)),
+        dim=linear.size("head_dim", default=config.size("linear_head_dim", default=128)),
+        kernel=linear.size("short_conv_kernel_size", default=config.size("linear_conv_kernel_dim", default=4)),
         full_rank_gate=linear.flag("use_full_rank_gate", default=False),
     )
     full = latent(config, output_gate=config.flag("mla_use_output_gate", default=False))
     experts = shared_experts(config, "num_experts", "num_shared_experts", top_k_key="num_experts_per_token")
-    parts = [layer.feed_forward for layer in leading_dense(config, Layer(full, experts))]
+    parts = [layer.feed_forward for layer in leading_dense(config, Layer(full, experts), default=1)]
     attends = _kimi_attention_layers(config, linear)
     layers = [Layer(full if i in attends else delta, part) for i, part in enumerate(parts)]
     return build(config, layers, outer=top)
@@ -149,6 +149,10 @@ def _kimi_attention_layers(config: Fields, linear: Fields) -> set[int]:
                 layers=config.layers(),
             )
         return {index - 1 for index in listed}
+    types = config.names("layer_types")
+    if types is not None:
+        check_types(config, types, (ATTENTION, LINEAR))
+        return {index for index, name in enumerate(types) if name == ATTENTION}
     return {i for i in range(config.layers()) if i and i % 4 == 0}
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from engine.errors import LabError
 from engine.spec.common import attention, build, mlp, rotary
 from engine.spec.config import Fields
-from engine.spec.dense import by_types, by_window_layers, window
+from engine.spec.dense import by_types, by_window_layers, check_types, window
 from engine.spec.experts import Experts
 from engine.spec.extras import deepseek_mtp
 from engine.spec.latent import LatentAttention
 from engine.spec.types import FeedForward, Layer, Spec
+
+# How configs of other families, and those that transformers itself writes, name the number of routed experts.
+ALIASES = ("num_local_experts", "num_experts", "n_routed_experts")
 
 
 def qwen3_moe(config: Fields) -> Spec:
@@ -79,16 +82,20 @@ def shared_experts(
         experts_key,
         width,
         top_k_key=top_k_key,
-        shared_width=config.count(shared_key) * width,
+        shared_width=config.count(shared_key, "n_shared_experts") * width,
         router_bias=router_bias,
         latent_width=config.size("routed_expert_hidden_size") if config.has("routed_expert_hidden_size") else None,
     )
 
 
-def leading_dense(config: Fields, layer: Layer) -> list[Layer]:
+def leading_dense(config: Fields, layer: Layer, *, default: int = 0) -> list[Layer]:
     """`layer` everywhere but in the first first_k_dense_replace layers, which have a dense feed-forward part."""
     count = config.layers()
-    dense = min(config.count("first_k_dense_replace"), count)
+    types = config.names("mlp_layer_types")
+    if types is not None:
+        check_types(config, types, ("dense", "sparse"), key="mlp_layer_types")
+        return [layer if name == "sparse" else Layer(layer.mixer, mlp(config)) for name in types]
+    dense = min(config.count("first_k_dense_replace", default=default), count)
     if config.size("moe_layer_freq", default=1) != 1:
         raise LabError(
             "The config's moe_layer_freq is not 1; only experts in every layer after the dense ones are known."
@@ -118,7 +125,7 @@ def _experts(
     bias: bool = False,
     latent_width: int | None = None,
 ) -> Experts:
-    count, top_k = config.size(count_key), config.size(top_k_key)
+    count, top_k = config.size(count_key, *ALIASES), config.size(top_k_key, "num_experts_per_tok")
     if top_k > count:
         raise LabError(
             "The config routes each token to {top_k} experts but has only {count}.", top_k=top_k, count=count
