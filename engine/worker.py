@@ -17,9 +17,13 @@ from typing import BinaryIO, NoReturn
 
 from pydantic import BaseModel, ValidationError
 
-from engine.protocol import Cancel, Command, Job, Ping, Pong, Shutdown, read_command
+from engine.errors import N_, LabError, Sentence
+from engine.protocol import Cancel, Command, Job, Ping, Pong, Shutdown, Unusable, read_command
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+NOT_INSTALLED = N_(
+    "The engine cannot run here ({reason}): install torch to measure; what is recorded already can be looked at."
+)
 
 
 class Channel:
@@ -111,10 +115,18 @@ def main() -> None:
     channel = Channel(out)
     commands = Commands(source, channel)
     commands.listen()
-    # Torch comes in here and not above: from the first moment the process has to be able to end.
-    from engine.workshop import serve
+    try:
+        # Torch comes in here and not above: from the first moment the process has to be able to end.
+        from engine.workshop import Workshop
 
-    serve(commands, channel)
+        workshop = Workshop(commands, channel.send)
+    except ImportError as error:
+        channel.send(Unusable(error=Sentence(template=NOT_INSTALLED, params={"reason": str(error)})))
+        return
+    except LabError as error:
+        channel.send(Unusable(error=error.sentence))
+        return
+    workshop.serve()
 
 
 if __name__ == "__main__":

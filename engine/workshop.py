@@ -6,12 +6,13 @@ in one sentence and leaves the process fit for the next.
 
 from __future__ import annotations
 
-import gc
 import traceback
+from collections.abc import Callable
 from queue import Empty
 from typing import TYPE_CHECKING
 
 import torch
+from pydantic import BaseModel
 
 from engine import checkpoint, settings
 from engine import device as devices
@@ -23,7 +24,7 @@ from engine.run_job import RunInProgress
 from engine.tell import Teller
 
 if TYPE_CHECKING:
-    from engine.worker import Channel, Commands
+    from engine.worker import Commands
 
 DEMO_MODEL = "smollm2-135m"
 IDLE_S = 1.0
@@ -35,51 +36,69 @@ OUT_OF_MEMORY = N_(
 DEFECT = N_("The engine failed with {kind}: a defect of the lab, described in its log. The next run is not affected.")
 
 
-def serve(commands: Commands, channel: Channel) -> None:
-    """Say what this process computes on, then do one job after another until the process ends."""
-    bench = Bench()
-    devices.use_threads(settings.threads())
-    default = devices.choose()
-    others = [kind for kind in devices.available() if kind != default.type]
-    warm_up(default)
-    channel.send(Ready(devices=[devices.facts(default), *map(devices.facts, others)]))
-    try:
-        job = commands.jobs.get(timeout=IDLE_S)
-    except Empty:
-        _prepare(bench)
-        job = commands.jobs.get()
-    while True:
-        channel.send(do(job, bench, commands, channel))
-        job = commands.jobs.get()
+class Workshop:
+    """The worker's one place of work.
+
+    Raises:
+        LabError: the device or the number of threads in the settings is none that there is here.
+    """
+
+    def __init__(self, commands: Commands, send: Callable[[BaseModel], None]) -> None:
+        self._commands = commands
+        self._send = send
+        self._bench = Bench()
+        devices.use_threads(settings.threads())
+        self._device = devices.choose()
+
+    def serve(self) -> None:
+        """Say what this process computes on, then do one job after another until the process ends."""
+        warm_up(self._device)
+        others = [kind for kind in devices.available() if kind != self._device.type]
+        self._send(Ready(devices=[devices.facts(self._device), *map(devices.facts, others)]))
+        try:
+            job = self._commands.jobs.get(timeout=IDLE_S)
+        except Empty:
+            self._prepare()
+            job = self._commands.jobs.get()
+        while True:
+            self._send(self._do(job))
+            job = self._commands.jobs.get()
+
+    def _do(self, job: Job) -> Finished:
+        """One job, to its end, whatever that is."""
+        teller = Teller(job.id, self._send, lambda: self._commands.cancelled(job.id))
+        run = RunInProgress(job, self._bench, teller) if isinstance(job, RunJob) else None
+        try:
+            if run is not None:
+                return Finished(id=job.id, run=run.measure())
+            if isinstance(job, CalibrateJob):
+                teller.ceilings(self._bench.calibrate(devices.choose(job.device), teller))
+            elif isinstance(job, FetchJob):
+                checkpoint.ensure(job.model, teller.progress("fetching"))
+            return Finished(id=job.id)
+        except Stopped:
+            return Finished(id=job.id, run=run.close("cancelled") if run else None, cancelled=True)
+        except LabError as trouble:
+            error = trouble.sentence
+        except Exception as trouble:
+            error = _explain(trouble)
+        # Outside of the handler, where the exception no longer holds the frames that hold the memory.
+        self._bench.clear()
+        return Finished(id=job.id, run=run.close("failed", error) if run else None, error=error)
+
+    def _prepare(self) -> None:
+        """Load the demo model if it is on this machine; whatever is wrong with it, its first run will say."""
+        try:
+            if any(choice.id == DEMO_MODEL and choice.fetched for choice in checkpoint.available()):
+                self._bench.model(checkpoint.ensure(DEMO_MODEL), self._device, "float32")
+        except (LabError, MemoryError, RuntimeError) as trouble:
+            print(f"engine: the demo model was not loaded ahead: {trouble}", flush=True)
 
 
 def warm_up(device: torch.device) -> None:
     """Let torch start its threads and load its kernels now, and not in the first run."""
     matrix = torch.ones(256, 256, device=device)
     (matrix @ matrix).sum().item()
-
-
-def do(job: Job, bench: Bench, commands: Commands, channel: Channel) -> Finished:
-    """One job, to its end, whatever that is."""
-    teller = Teller(job.id, channel.send, lambda: commands.cancelled(job.id))
-    run = RunInProgress(job, bench, teller) if isinstance(job, RunJob) else None
-    error: Sentence | None = None
-    try:
-        if run is not None:
-            return Finished(id=job.id, run=run.measure())
-        if isinstance(job, CalibrateJob):
-            teller.ceilings(bench.calibrate(devices.choose(job.device), teller))
-        elif isinstance(job, FetchJob):
-            checkpoint.ensure(job.model, progress=teller.progress("fetching"))
-    except Stopped:
-        return Finished(id=job.id, run=run.close("cancelled") if run else None, cancelled=True)
-    except LabError as trouble:
-        error = trouble.sentence
-    except Exception as trouble:
-        error = _explain(trouble)
-        bench.clear()
-        gc.collect()
-    return Finished(id=job.id, run=run.close("failed", error) if run and error else None, error=error)
 
 
 def _explain(trouble: Exception) -> Sentence:
@@ -93,13 +112,3 @@ def _explain(trouble: Exception) -> Sentence:
         return Sentence(template=OUT_OF_MEMORY)
     traceback.print_exception(trouble)
     return Sentence(template=DEFECT, params={"kind": type(trouble).__name__})
-
-
-def _prepare(bench: Bench) -> None:
-    """Load the demo model if it is on this machine; whatever is wrong with it, its first run will say."""
-    try:
-        fetched = any(choice.id == DEMO_MODEL and choice.fetched for choice in checkpoint.available())
-        if fetched:
-            bench.model(checkpoint.ensure(DEMO_MODEL), devices.choose(), "float32")
-    except (LabError, MemoryError, RuntimeError) as trouble:
-        print(f"engine: the demo model was not loaded ahead: {trouble}", flush=True)
