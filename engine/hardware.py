@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import LabError
-from engine.hardware_checks import USABLE_SHARE, nearest
+from engine.hardware_checks import USABLE_SHARE, parse
 from engine.hardware_device import DTYPES, Device, Peak
-from engine.hardware_file import parse, read
+from engine.toml_file import nearest, read_toml
 
 __all__ = ["DTYPES", "Device", "Peak", "all", "from_form", "ids", "load", "read_device_file", "recognise"]
 
@@ -43,7 +43,7 @@ def load(hardware_id: str) -> Device:
     """
     path = _paths().get(hardware_id)
     if path is not None:
-        return read(path)
+        return read_device_file(path)
     near = nearest(hardware_id, _paths())
     if near:
         raise LabError("There is no device {hardware_id}; is {near} meant?", hardware_id=hardware_id, near=near)
@@ -64,7 +64,8 @@ def read_device_file(path: str | Path) -> Device:
     Raises:
         LabError: one sentence on what is wrong with the file.
     """
-    return read(Path(path))
+    path = Path(path)
+    return parse(read_toml(path), path.name)
 
 
 def from_form(fields: Mapping[str, Any]) -> Device:

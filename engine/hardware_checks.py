@@ -6,15 +6,15 @@ meant, a sparse rate taken for a dense one, a number without a source, a key nob
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import ValidationError
 
 from engine.errors import LabError
-from engine.hardware_device import DTYPES, Device, Peak
+from engine.hardware_device import Device, Peak
+from engine.toml_file import explain
 
 # Datasheets round the two rates apart: the L40S prints 362.05 beside 733, Trainium2 667 beside 2563.
 SPARSE_TOLERANCE = 0.05
@@ -38,88 +38,18 @@ EXAMPLES = {
 }  # fmt: skip
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that `word` most likely misspells."""
-    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)), None)
+def parse(fields: Mapping[str, Any], file: str) -> Device:
+    """The device that `fields` describe; `file` is what a refusal calls them.
 
-
-def explain(refused: ValidationError, file: str) -> LabError:
-    """The first thing the types refuse, as a sentence."""
-    # A misspelt key also leaves one missing: the misspelling is the cause, so it is told first.
-    error = min(refused.errors(), key=lambda e: e["type"] != "extra_forbidden")
-    key = ".".join(str(part) for part in error["loc"] if part != "[key]")
-    last = next((str(part) for part in reversed(error["loc"]) if isinstance(part, str)), "")
-    example = EXAMPLES.get(last, f'{last} = "..."')
-    if error["type"] == "extra_forbidden":
-        return _unknown_key(last, key, Peak if error["loc"][0] == "peaks" else Device, file)
-    if error["type"] == "missing":
-        return LabError("{file} lacks {key}; it is written as {example}.", file=file, key=key, example=example)
-    if last == "[key]" and error["loc"][0] == "peaks":
-        return LabError(
-            "{file} gives a peak for {dtype}; the lab knows {known}.",
-            file=file,
-            dtype=str(error["input"]),
-            known=", ".join(DTYPES),
-        )
-    return _wrong_value(error, key, example, file)
-
-
-def _wrong_value(error: ErrorDetails, key: str, example: str, file: str) -> LabError:
-    value = _shown(error["input"])
-    limits = error.get("ctx", {})
-    if error["type"] == "literal_error":
-        return LabError(
-            "{key} in {file} is {value}; it can be {known}.",
-            key=key,
-            file=file,
-            value=value,
-            known=str(limits["expected"]),
-        )
-    if error["type"] == "greater_than":
-        return LabError(
-            "{key} in {file} is {value}; it has to be more than {limit:g}.",
-            key=key,
-            file=file,
-            value=value,
-            limit=limits["gt"],
-        )
-    if error["type"] == "greater_than_equal":
-        return LabError(
-            "{key} in {file} is {value}; it has to be at least {limit}.",
-            key=key,
-            file=file,
-            value=value,
-            limit=str(limits["ge"]),
-        )
-    if error["type"] == "less_than_equal":
-        return LabError(
-            "{key} in {file} is {value}; it can be {limit} at most.",
-            key=key,
-            file=file,
-            value=value,
-            limit=str(limits["le"]),
-        )
-    return LabError(
-        "{key} in {file} is {value}; it is written as {example}.",
-        key=key or "The content",
-        file=file,
-        value=value,
-        example=example,
-    )
-
-
-def _shown(value: object) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _unknown_key(name: str, key: str, model: type[BaseModel], file: str) -> LabError:
-    near = nearest(name, model.model_fields)
-    if near:
-        return LabError("{file} has an unknown key {key}; is {near} meant?", file=file, key=key, near=near)
-    return LabError(
-        "{file} has an unknown key {key}; the keys are {keys}.", file=file, key=key, keys=", ".join(model.model_fields)
-    )
+    Raises:
+        LabError: one sentence on the first thing that is wrong.
+    """
+    try:
+        device = Device.model_validate(dict(fields))
+    except ValidationError as refused:
+        raise explain(refused, file, {"": Device, "peaks": Peak}, EXAMPLES) from None
+    check(device, file)
+    return device
 
 
 def check(device: Device, file: str) -> None:

@@ -238,7 +238,7 @@ for dtype in ("bf-16", "bfloat16", "float16", "int4", "dense"):
     _bad(
         f"peak of {dtype}",
         lambda f, d=dtype: f["peaks"].update({d: f["peaks"].pop("bf16")}),
-        f"my-card.toml gives a peak for {dtype}; the lab knows fp32, ",
+        f"my-card.toml has no place for peaks.{dtype}; it can be 'fp32', 'tf32', ",
     )
 
 
