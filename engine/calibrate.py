@@ -22,8 +22,6 @@ from engine.record import new_run_id, now
 
 __all__ = ["calibrate", "for_model"]
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-
 SMALLEST_BYTES = 2**16
 LARGEST_BYTES = 2**30
 ROUNDS = 7
@@ -160,7 +158,7 @@ def _gemm_peaks(
     """The best FLOP rate of a square product in each dtype, 2 n^3 FLOPs each, and its spread."""
     calls: dict[tuple[str, int], Call] = {}
     repeat: dict[tuple[str, int], int] = {}
-    for dtype, torch_dtype in DTYPES.items():
+    for dtype, torch_dtype in devices.DTYPES.items():
         for size in sizes:
             call = _square_product(size, torch_dtype, device)
             repeat[dtype, size] = repetitions(call, elapsed)

@@ -69,7 +69,7 @@ def for_model(
     on_share = part(progress, MEASURING_MODEL, 0.0, 1.0)
     with torch.inference_mode():
         held = _layers_that_fit(spec, dtype, device)
-        model = DryModel(spec, torch_dtype(dtype), device, layers=held)
+        model = DryModel(spec, devices.DTYPES[dtype], device, layers=held)
         wanted = cases(spec, rows, kv_bytes_per_position=model.kv_bytes_per_position, cache_bytes=_cache_bytes(device))
         layers = {case: _layers_to_walk(case, ceilings, spec, dtype, held) for case in wanted}
         samples = _walk_all(model, wanted, layers, budget_s=budget_s, on_share=on_share, should_stop=should_stop)
@@ -81,23 +81,19 @@ def for_model(
 def weight_bytes(spec: Spec, dtype: str) -> int:
     """Bytes of weights one decode step reads, in `dtype`: the working set its ops are timed in."""
     read = spec.parameters.matmul_all + spec.parameters.hidden_norms
-    return read * torch_dtype(dtype).itemsize
-
-
-def torch_dtype(dtype: str) -> torch.dtype:
-    """torch's dtype for "fp32" or "bf16"."""
-    return {"fp32": torch.float32, "bf16": torch.bfloat16}[dtype]
+    return read * devices.DTYPES[dtype].itemsize
 
 
 def cases(spec: Spec, rows: Iterable[int], *, kv_bytes_per_position: int, cache_bytes: int) -> list[Case]:
     """The steps to walk: decode at each context, decode at each batch, prefill at each length; those that fit."""
-    wanted = [Case(1, 1, context) for context in CONTEXTS]
+    # A context beyond the model's last position stands for the last.
+    wanted = [Case(1, 1, min(context, spec.max_position)) for context in CONTEXTS]
     wanted += [Case(1, tokens, tokens) for tokens in sorted(set(rows)) if tokens > 1]
     wanted += [Case(batch, 1, context) for context in BATCH_CONTEXTS for batch in BATCHES]
     kept, left = [], cache_bytes
     for case in wanted:
         needed = case.batch * case.context * kv_bytes_per_position
-        if case.context <= spec.max_position and needed <= left:
+        if case not in kept and case.context <= spec.max_position and needed <= left:
             kept.append(case)
             left -= needed
     return kept
@@ -140,7 +136,7 @@ def _walk_all(
     started = monotonic()
     for done in range(MOST_ROUNDS):
         for place, case in enumerate(wanted):
-            spent = (monotonic() - started) / budget_s
+            spent = (monotonic() - started) / max(budget_s, 1e-9)
             if should_stop():
                 raise Stopped
             if done > 0 and spent >= 1.0:
@@ -157,7 +153,7 @@ def _cache_bytes(device: torch.device) -> int:
 
 def _layers_that_fit(spec: Spec, dtype: str, device: torch.device) -> int:
     """How many layers half of the free memory holds beside embedding and head; at least one."""
-    itemsize = torch_dtype(dtype).itemsize
+    itemsize = devices.DTYPES[dtype].itemsize
     outside = 2 * spec.parameters.embedding * itemsize
     one = weight_bytes(spec, dtype) // spec.num_layers
     return max(1, min(spec.num_layers, (devices.free_bytes(device) // 2 - outside) // one))

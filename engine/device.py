@@ -20,6 +20,9 @@ from engine import hardware, settings
 from engine.ceilings import DeviceFacts
 from engine.errors import LabError
 
+# What the engine computes in, by the short names that ledger, ceilings and datasheets use.
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
 _CPU_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _SYSCTL_CACHES = {"l1d": "hw.l1dcachesize", "l2": "hw.l2cachesize", "l3": "hw.l3cachesize"}

@@ -137,12 +137,21 @@ def laps_for(device: torch.device) -> Laps:
 
 
 class DryModel:
-    """A dense decoder of a Spec's shape, filled with constants, that can be walked op by op."""
+    """A dense decoder of a Spec's shape that can be walked op by op.
+
+    layers: how many of them to hold. tensors: weights to hold instead of constants.
+    """
 
     def __init__(
-        self, spec: specs.Spec, dtype: torch.dtype, device: torch.device, *, layers: int | None = None
+        self,
+        spec: specs.Spec,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        layers: int,
+        tensors: Mapping[str, Tensor] | None = None,
     ) -> None:
-        reader = Reader(ConstantTensors(spec.tensors()), dtype, device)
+        reader = Reader(ConstantTensors(spec.tensors()) if tensors is None else tensors, dtype, device)
         self.spec, self.dtype, self.device = spec, dtype, device
         self.layers = [
             Layer.read(layer, reader.under(f"model.layers.{index}."), spec.norm.eps)
@@ -156,10 +165,13 @@ class DryModel:
         assert isinstance(mixer, specs.Attention)
         self._mixer = mixer
 
-    def step(self, case: Case, laps: Laps, cache: KVCache, rotary: RotaryTable, *, layers: int) -> None:
+    def step(self, case: Case, laps: Laps, cache: KVCache, rotary: RotaryTable, *, layers: int) -> Tensor:
         """Walk `layers` of the layers (the next ones each time, so that all take their turn), lap by lap.
 
         The head is walked in decode cases only: a prefill runs it for one row a sequence, as decode does.
+
+        Returns:
+            What the last layer walked gave, [rows, h].
         """
         cache.length = case.context - case.tokens
         ids = torch.zeros(case.batch, case.tokens, dtype=torch.long, device=self.device)
@@ -176,6 +188,7 @@ class DryModel:
             laps.lap(OpKey("norm", case.batch, self.spec.hidden_size))
             self._head(normed).float()
             laps.lap(_linear_key(self._head, case.batch))
+        return x
 
     @property
     def kv_bytes_per_position(self) -> int:
