@@ -20,6 +20,7 @@ from engine.spec.config import Fields
 from engine.spec.experts import Experts
 from engine.spec.latent import LatentAttention
 from engine.spec.parts import Attention, Mlp, Rotary, Weight
+from engine.spec.recipe import Recipe, Router
 from engine.spec.recurrent import GatedDeltaNet, KimiDelta, Mamba2
 from engine.spec.types import Extra, Layer, Norm, Parameters, Quantization, Spec
 
@@ -37,7 +38,9 @@ __all__ = [
     "Norm",
     "Parameters",
     "Quantization",
+    "Recipe",
     "Rotary",
+    "Router",
     "Spec",
     "Weight",
     "from_folder",
