@@ -16,7 +16,18 @@ from engine.calibrate_model import for_model
 from engine.ceilings import BandwidthPoint, Ceilings
 from engine.clock import clock_for
 from engine.errors import N_
-from engine.measure import SAMPLE_NS, Call, Elapsed, Progress, ShouldStop, Timing, in_turn, part, repetitions
+from engine.measure import (
+    SAMPLE_NS,
+    Call,
+    Elapsed,
+    Progress,
+    ShouldStop,
+    Timing,
+    in_turn,
+    part,
+    repetitions,
+    trial_ns,
+)
 from engine.probe import probe
 from engine.record import new_run_id, now
 
@@ -25,6 +36,8 @@ __all__ = ["calibrate", "for_model"]
 SMALLEST_BYTES = 2**16
 LARGEST_BYTES = 2**30
 ROUNDS = 7
+# The rounds take about 8 s on two small cores left alone; on a busy machine these bounds end them.
+BANDWIDTH_S, GEMM_S = 10.0, 4.0
 MATVEC_COLUMNS = 1024
 # A kernel this much slower than the best at one size, and long, is no candidate at the next: on CPUs
 # without bf16 units a bf16 matvec can be 100 times slower, and would cost minutes at the largest size.
@@ -66,11 +79,11 @@ def calibrate(
         probe_before_ns = probe(device)
 
         told = part(progress, MEASURING_BANDWIDTH, 0.0, 0.7)
-        bandwidth = _bandwidth(device, elapsed, largest_bytes, rounds, on_round=told, should_stop=should_stop)
+        bandwidth = _bandwidth(device, elapsed, largest_bytes, rounds, on_share=told, should_stop=should_stop)
         told = part(progress, MEASURING_GEMM, 0.7, 0.95)
-        peaks = _gemm_peaks(device, elapsed, gemm_sizes, rounds, on_round=told, should_stop=should_stop)
+        peaks = _gemm_peaks(device, elapsed, gemm_sizes, rounds, on_share=told, should_stop=should_stop)
         told = part(progress, MEASURING_LAUNCH, 0.95, 1.0)
-        launch = _launch(device, elapsed, rounds, on_round=told, should_stop=should_stop)
+        launch = _launch(device, elapsed, rounds, on_share=told, should_stop=should_stop)
         probe_ns = round((probe_before_ns + probe(device)) / 2)
     return Ceilings(
         id=new_run_id(),
@@ -97,7 +110,7 @@ def _bandwidth(
     largest_bytes: int,
     rounds: int,
     *,
-    on_round: Callable[[float], None],
+    on_share: Callable[[float], None],
     should_stop: ShouldStop,
 ) -> list[BandwidthPoint]:
     """Bytes read per second over working sets of doubling size, each with every candidate kernel."""
@@ -110,12 +123,13 @@ def _bandwidth(
     hopeless: set[str] = set()
     for size in sizes:
         kernels = {name: call for name, call in _readers(buffer[: size // 4]).items() if name not in hopeless}
-        trial = {name: repetitions(call, elapsed) for name, call in kernels.items()}
-        best = {name: min(elapsed(call) for _ in range(3)) for name, call in kernels.items()}
-        hopeless |= {name for name, time in best.items() if time > max(SAMPLE_NS, HOPELESS * min(best.values()))}
+        trials = {name: trial_ns(call, elapsed, should_stop) for name, call in kernels.items()}
+        hopeless |= {name for name, time in trials.items() if time > max(SAMPLE_NS, HOPELESS * min(trials.values()))}
         calls |= {(size, name): kernels[name] for name in kernels if name not in hopeless}
-        repeat |= {(size, name): trial[name] for name in kernels if name not in hopeless}
-    timings = in_turn(calls, elapsed, rounds=rounds, repeat=repeat, on_round=on_round, should_stop=should_stop)
+        repeat |= {(size, name): repetitions(trials[name]) for name in kernels if name not in hopeless}
+    timings = in_turn(
+        calls, repeat, elapsed, rounds=rounds, budget_s=BANDWIDTH_S, on_share=on_share, should_stop=should_stop
+    )
     return [_bandwidth_point(size, {name: t for (at, name), t in timings.items() if at == size}) for size in sizes]
 
 
@@ -152,7 +166,7 @@ def _gemm_peaks(
     sizes: tuple[int, ...],
     rounds: int,
     *,
-    on_round: Callable[[float], None],
+    on_share: Callable[[float], None],
     should_stop: ShouldStop,
 ) -> dict[str, tuple[float, float]]:
     """The best FLOP rate of a square product in each dtype, 2 n^3 FLOPs each, and its spread."""
@@ -161,11 +175,13 @@ def _gemm_peaks(
     for dtype, torch_dtype in devices.DTYPES.items():
         for size in sizes:
             call = _square_product(size, torch_dtype, device)
-            repeat[dtype, size] = repetitions(call, elapsed)
-            calls[dtype, size] = call
-            if elapsed(call) > GEMM_LIMIT_NS:
+            trial = trial_ns(call, elapsed, should_stop)
+            calls[dtype, size], repeat[dtype, size] = call, repetitions(trial)
+            if trial > GEMM_LIMIT_NS:
                 break
-    timings = in_turn(calls, elapsed, rounds=rounds, repeat=repeat, on_round=on_round, should_stop=should_stop)
+    timings = in_turn(
+        calls, repeat, elapsed, rounds=rounds, budget_s=GEMM_S, on_share=on_share, should_stop=should_stop
+    )
     best: dict[str, tuple[float, float]] = {}
     for (dtype, size), timing in timings.items():
         rate = 2 * size**3 / timing.time_ns * 1e9
@@ -184,13 +200,11 @@ def _launch(
     elapsed: Elapsed,
     rounds: int,
     *,
-    on_round: Callable[[float], None],
+    on_share: Callable[[float], None],
     should_stop: ShouldStop,
 ) -> Timing:
     """What one operation costs beyond its work: an addition of 64 numbers, called as the engine calls its own."""
     few = torch.full((1, 64), 0.01, device=device)
-    calls = {"add": lambda: few + few}
-    timings = in_turn(
-        calls, elapsed, rounds=max(3 * rounds, 15), repeat={"add": 1000}, on_round=on_round, should_stop=should_stop
-    )
+    calls, repeat = {"add": lambda: few + few}, {"add": 1000}
+    timings = in_turn(calls, repeat, elapsed, rounds=3 * rounds, on_share=on_share, should_stop=should_stop)
     return timings["add"]

@@ -11,6 +11,7 @@ import math
 import statistics
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, TypeVar
 
 from engine.errors import Sentence
@@ -23,6 +24,7 @@ ShouldStop = Callable[[], bool]
 
 # One sample lasts at least this long, about 10 000 times what reading the clock costs.
 SAMPLE_NS = 1_000_000
+FEWEST_ROUNDS = 3
 
 
 class Stopped(Exception):  # noqa: N818 - a wish of the reader, not an error
@@ -56,33 +58,46 @@ def summarise(samples: Sequence[float]) -> Timing:
     return Timing(median, (high - low) / 2 / median)
 
 
-def repetitions(call: Call, elapsed: Elapsed, *, sample_ns: int = SAMPLE_NS) -> int:
-    """How many calls make one sample long enough; the call is made twice, first untimed, to find out."""
+def trial_ns(call: Call, elapsed: Elapsed, should_stop: ShouldStop = lambda: False) -> int:
+    """About how long one call takes: the shorter of two, after one that is not timed.
+
+    Raises:
+        Stopped: `should_stop` said so.
+    """
+    if should_stop():
+        raise Stopped
     call()
-    return max(1, math.ceil(sample_ns / max(1, elapsed(call))))
+    return max(1, min(elapsed(call), elapsed(call)))
+
+
+def repetitions(trial: int, *, sample_ns: int = SAMPLE_NS) -> int:
+    """How many calls of `trial` nanoseconds make one sample long enough."""
+    return math.ceil(sample_ns / trial)
 
 
 def in_turn(
     calls: Mapping[Key, Call],
+    repeat: Mapping[Key, int],
     elapsed: Elapsed,
     *,
     rounds: int,
-    repeat: Mapping[Key, int] | None = None,
-    on_round: Callable[[float], None] = lambda done: None,
-    should_stop: Callable[[], bool] = lambda: False,
+    budget_s: float = math.inf,
+    on_share: Callable[[float], None] = lambda share: None,
+    should_stop: ShouldStop = lambda: False,
 ) -> dict[Key, Timing]:
     """Time every call once a round, round after round.
 
     Args:
+        repeat: calls per sample.
         elapsed: runs a callable and says how long it took in nanoseconds, on the device's own clock.
-        repeat: calls per sample by key; found by a trial where absent.
-        on_round: told the share of rounds done after each.
+        budget_s: no round is begun after this time, once there are three (a busy machine: fewer samples).
+        on_share: told the share of the work done after each round; 1.0 at the end.
 
     Raises:
         Stopped: `should_stop` said so; asked before every sample.
     """
-    repeat = repeat or {key: repetitions(call, elapsed) for key, call in calls.items()}
     samples: dict[Key, list[float]] = {key: [] for key in calls}
+    started = monotonic()
     for done in range(1, rounds + 1):
         for key, call in calls.items():
             if should_stop():
@@ -90,7 +105,10 @@ def in_turn(
             if repeat[key] > 1:
                 call()  # what the other calls pushed out of the caches comes back untimed
             samples[key].append(elapsed(_repeated(call, repeat[key])) / repeat[key])
-        on_round(done / rounds)
+        late = done >= FEWEST_ROUNDS and monotonic() - started > budget_s
+        on_share(1.0 if late else done / rounds)
+        if late:
+            break
     return {key: summarise(values) for key, values in samples.items()}
 
 
