@@ -29,7 +29,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
 
 
 class ProgressBar:
-    """Long work on stderr: a bar where a fraction is known, the sentence alone where none is."""
+    """Long work on stderr: a bar on a terminal where a fraction is known, else each sentence once."""
 
     def __init__(self) -> None:
         self._bar: tqdm[Any] | None = None
@@ -37,17 +37,21 @@ class ProgressBar:
 
     def __call__(self, sentence: Sentence, fraction: float | None) -> None:
         text = str(sentence)
+        with_bar = fraction is not None and sys.stderr.isatty()
         if text != self._said:
             self.close()
             self._said = text
-            if fraction is None:
+            if not with_bar:
                 print(text, file=sys.stderr, flush=True)
-        if fraction is None:
-            return
+        if with_bar and fraction is not None:
+            self._draw(text, round(100 * min(1.0, fraction)))
+
+    def _draw(self, text: str, percent: int) -> None:
         if self._bar is None:
             self._bar = tqdm(total=100, desc=text, file=sys.stderr, bar_format="{desc} {percentage:3.0f}%|{bar}|")
-        self._bar.n = round(100 * min(1.0, fraction))
-        self._bar.refresh()
+        if percent != self._bar.n:
+            self._bar.n = percent
+            self._bar.refresh()
 
     def close(self) -> None:
         """End the line, so that what is printed next starts on its own."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TextIO
 
 from engine.commands._output import print_json, print_table
 from engine.errors import LabError
@@ -51,12 +52,11 @@ def _show(arguments: argparse.Namespace) -> None:
         print(f"\n{run.request.prompt}\n---\n{run.output.text}")
 
 
-def print_summary(run: Run, file: object = None) -> None:
+def print_summary(run: Run, file: TextIO | None = None) -> None:
     """The verdict first, then the numbers, on `file` (stdout by default)."""
     summary = run.summary
     if summary is None:
         return
-    out = file or sys.stdout
     lines = [summary.verdict]
     if summary.ttft_ms is not None:
         lines.append(f"TTFT             {summary.ttft_ms:,.1f} ms")
@@ -73,7 +73,7 @@ def print_summary(run: Run, file: object = None) -> None:
         lines.append(f"expected line    off by {summary.median_abs_error:.0%} in the median")
     if summary.flags:
         lines.append(f"flags            {', '.join(summary.flags)}")
-    print("\n".join(lines), file=out)  # type: ignore[call-overload]
+    print("\n".join(lines), file=file)
 
 
 def _export(arguments: argparse.Namespace) -> None:

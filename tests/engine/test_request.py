@@ -65,7 +65,9 @@ def test_each_bad_field_gets_one_sentence(fields, says):
     assert len(sentence) < 300, "a sentence must not repeat the whole input"
 
 
-@pytest.mark.parametrize(("tokens", "limit", "fits"), [(1, 2, True), (8191, 8192, True), (8192, 8192, False), (0, 9, False)])
+@pytest.mark.parametrize(
+    ("tokens", "limit", "fits"), [(1, 2, True), (8191, 8192, True), (8192, 8192, False), (0, 9, False)]
+)
 def test_the_prompt_leaves_one_position_to_write_to(tokens, limit, fits):
     if fits:
         gate.check_fits(tokens, limit)
