@@ -181,7 +181,6 @@ def load(source: Source | Path | str) -> Tokenizer:
     return _load(folder, rows, tuple(_stamp(file) for file in files))
 
 
-@lru_cache(maxsize=1)
 def qwen() -> Tokenizer:
     """The vocabulary that Qwen3.5 to Qwen3.8 share, brought together with the demo model.
 
@@ -192,7 +191,13 @@ def qwen() -> Tokenizer:
         raise LabError(
             "The vocabulary of Qwen3.5 is not here yet; it comes with `python -m engine fetch smollm2-135m`."
         )
-    inner = _read(fetched.QWEN_VOCABULARY.path() / "tokenizer.json")
+    path = fetched.QWEN_VOCABULARY.path() / "tokenizer.json"
+    return _load_qwen(path, _stamp(path))
+
+
+@lru_cache(maxsize=1)
+def _load_qwen(path: Path, stamp: object) -> Tokenizer:
+    inner = _read(path)
     return Tokenizer(inner, eos_ids=_ids_of(inner, "<|im_end|>", "<|endoftext|>"))
 
 
