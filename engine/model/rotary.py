@@ -1,7 +1,7 @@
 """Rotary positions: the angle of every pair of dimensions at every position, as tables.
 
-Knows the three kinds dense decoders use: the plain one, positions scaled linearly, and Llama 3's, which
-slows only the low frequencies. Others are refused by name rather than run wrongly.
+Knows the plain kind, positions scaled linearly, Llama 3's, which slows only the low frequencies, and YaRN. Others
+are refused by name rather than run wrongly.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 from engine.errors import LabError
 from engine.spec import Rotary
 
-KINDS = ("default", "linear", "llama3")
+KINDS = ("default", "linear", "llama3", "yarn")
 
 
 def inverse_frequencies(rotary: Rotary) -> Tensor:
@@ -31,6 +31,8 @@ def inverse_frequencies(rotary: Rotary) -> Tensor:
         return plain / rotary.factor
     if rotary.kind == "llama3":
         return _llama3(plain, rotary)
+    if rotary.kind == "yarn":
+        return _yarn(plain, rotary)
     raise LabError(
         "The config asks for rotary positions of kind {kind}; this engine computes {known}.",
         kind=rotary.kind,
@@ -55,6 +57,28 @@ def _llama3(plain: Tensor, rotary: Rotary) -> Tensor:
     return share * plain + (1 - share) * plain / rotary.factor
 
 
+def _yarn(plain: Tensor, rotary: Rotary) -> Tensor:
+    """YaRN (Peng et al., 2023, section 3.2): pairs that turn often keep their speed, rare ones go 1/factor as fast.
+
+    Between the pairs that turn `beta_fast` and `beta_slow` times within the original context the two are blended
+    linearly; unless told not to, the ends are moved out to whole pairs.
+    """
+    original = rotary.original_max_position
+    if original is None:
+        raise LabError("The config's yarn rotary scaling needs original_max_position_embeddings.")
+
+    def pair(turns: float) -> float:
+        # The pair whose wavelength fits `turns` times into the original context, as a fraction.
+        return len(plain) * math.log(original / (turns * 2 * math.pi)) / math.log(rotary.theta)
+
+    low, high = pair(rotary.beta_fast), pair(rotary.beta_slow)
+    if rotary.truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, rotary.dims - 1)
+    slowed = ((torch.arange(len(plain)) - low) / max(high - low, 1e-3)).clamp(0, 1)
+    return (1 - slowed) * plain + slowed * plain / rotary.factor
+
+
 class RotaryTable:
     """cos and signed sin of positions 0 .. positions-1, laid out for `ops.rotate_heads_`: [positions, 1, d] each.
 
@@ -63,7 +87,7 @@ class RotaryTable:
 
     def __init__(self, rotary: Rotary, positions: int, dtype: torch.dtype, device: torch.device) -> None:
         angles = torch.arange(positions, dtype=torch.float32)[:, None] * inverse_frequencies(rotary)
-        cos, sin = angles.cos(), angles.sin()
+        cos, sin = angles.cos() * rotary.attention_factor, angles.sin() * rotary.attention_factor
         self._cos = torch.cat((cos, cos), dim=-1)[:, None].to(device, dtype)
         self._signed_sin = torch.cat((-sin, sin), dim=-1)[:, None].to(device, dtype)
 
