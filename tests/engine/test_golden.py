@@ -106,6 +106,14 @@ def test_the_lesson_s_number(row: str) -> None:
     assert f"{VALUES[row]():.{digits(printed)}f}" == f"{float(printed):.{digits(printed)}f}"
 
 
+@pytest.mark.parametrize("model_id", ["Qwen/Qwen3-0.6B", "meta-llama/Llama-3.1-8B", "google/gemma-3-270m", ANCHOR])
+def test_a_token_reads_what_it_multiplies(model_id: str) -> None:
+    """In the lesson the weights of a step are two bytes for every matmul parameter, a tied head among them."""
+    case = lesson(model_id)
+    assert case["decode"]["bytes"]["weights"] == 2 * case["params"]["matmul"]
+    assert case["decode"]["weights_only"]["intensity"] == 1
+
+
 def test_the_lesson_s_other_toggles() -> None:
     # BF16 state
     case = lesson(context=4096, batch=58, state="bf16")

@@ -118,9 +118,12 @@ def test_rotary_scaling_is_read_in_both_spellings() -> None:
 
 
 def test_a_sliding_window_that_is_switched_off_is_ignored() -> None:
-    mixer = catalogue.load("Qwen/Qwen2.5-7B").layers[0].mixer
-    assert isinstance(mixer, Attention)
-    assert mixer.window is None
+    config = catalogue.config("Qwen/Qwen2.5-7B") | {"max_window_layers": 8}
+    windows = [layer.mixer.window for layer in spec.read(config).layers if isinstance(layer.mixer, Attention)]
+    assert windows == [None] * 28
+    config["use_sliding_window"] = True
+    windows = [layer.mixer.window for layer in spec.read(config).layers if isinstance(layer.mixer, Attention)]
+    assert windows == [None] * 8 + [131_072] * 20
 
 
 def test_kimi_s_layer_numbers_start_at_one() -> None:
