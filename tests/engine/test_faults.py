@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import pytest
-
 import test_golden as golden
 import test_ledger as ledger
 import test_ledger_formats as formats
@@ -90,7 +89,7 @@ FAULTS = [
           "return least(step.cached, window - 1 if step.convention.attends_new else window)", "return step.cached",
           ledger.test_a_window_reads_and_keeps_no_more_than_itself),
     Fault("5", "prefill of window layers left quadratic", MIXING,
-          "if window is None:\n        return tokens * (tokens + own)", "if True:\n        return tokens * (tokens + own)",
+          "window is None:\n        return tokens * (tokens + own)", "True:\n        return tokens * (tokens + own)",
           caught(ledger.test_window_prefill_pairs_count_what_each_query_sees, 100, 1480)),
     Fault("6", "all experts multiplied instead of those routed to", WRITER,
           "rows = self.step.rows * top_k", "rows = self.step.rows * found.copies", decode_of("qwen3_moe")),
@@ -137,7 +136,8 @@ FAULTS = [
           'if step.convention.latent != "expanded":', "if False:",
           ledger.test_latent_attention_in_its_three_forms),
     Fault("16", "absorbed bytes beside expanded FLOPs", MIXING,
-          'absorbed = form == "absorbed"', 'absorbed = form == "never"', ledger.test_latent_attention_in_its_three_forms),
+          'absorbed = form == "absorbed"', 'absorbed = form == "never"',
+          ledger.test_latent_attention_in_its_three_forms),
     Fault("17", "attention FLOPs doubled", MIXING,
           "flops=2 * inner * double_pairs", "flops=4 * inner * double_pairs", decode_of("llama")),
     Fault("17", "causal prompt counted as a square", MIXING,
@@ -149,7 +149,7 @@ FAULTS = [
           "return int(0.000008 * step.formats.kv_bytes(mixer.heads, mixer.head_dim) ** 2 * tokens)", cache_of("llama")),
     # --- read in other tools
     Fault("LLM-Viewer", "half of the head's FLOPs", STEP,
-          'writer.linear("lm_head", positions, logits=logits)', 'writer.linear("lm_head", positions / 2, logits=logits)',
+          '"lm_head", positions, logits=logits', '"lm_head", positions / 2, logits=logits',
           decode_of("llama")),
     Fault("LLM-Viewer", "logits without the batch", STEP,
           "LOGIT_BYTES * spec.vocab_size * positions", "LOGIT_BYTES * spec.vocab_size", by_hand),
@@ -166,9 +166,10 @@ FAULTS = [
     Fault("gpu_poor", "half of a cache forgotten (K without V)", MIXING,
           "position = 2 * step.formats", "position = step.formats", printed("kv_per_token")),
     Fault("gpu_poor", "the vector unit's rate taken for the matrices'", "engine.predict",
-          "peak = device.peak_flops_per_s(dtype)", 'peak = device.peak_flops_per_s("fp32")', printed("flops_only_rate")),
+          "peak = device.peak_flops_per_s(dtype)", 'peak = device.peak_flops_per_s("fp32")',
+          printed("flops_only_rate")),
     Fault("pochenai", "linear layers move no bytes", WRITER,
-          "moved = Traffic(weights=found.bytes * self.count, logits=logits)", "moved = Traffic(logits=logits)", by_hand),
+          "Traffic(weights=found.bytes * self.count, logits=logits)", "Traffic(logits=logits)", by_hand),
     Fault("pochenai", "decode without a compute term", "engine.roofline",
           "return max(compute_ns(step, roof), memory_ns(step, roof))", "return memory_ns(step, roof)",
           printed("prefill_2048")),
@@ -200,7 +201,8 @@ FAULTS = [
     Fault("accounting", "the decay of the state forgotten", DELTA,
           "return 7 * self.state_size", "return 6 * self.state_size", recurrence.test_gated_delta_net),
     Fault("accounting", "B and C of Mamba2 kept for every head", DELTA,
-          "self.inner + 2 * self.groups * self.state", "self.inner + 2 * self.heads * self.state", cache_of("nemotron_h")),
+          "self.inner + 2 * self.groups * self.state", "self.inner + 2 * self.heads * self.state",
+          cache_of("nemotron_h")),
     Fault("accounting", "all conv columns kept where one less suffices", "engine.ledger.convention",
           '"K-1": kernel - 1', '"K-1": kernel', recurrence.test_llama_cpp_s_own_log_for_the_anchor),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Recurrent FLOPs, which torch's counter cannot see, by unrolling the recurrences with a counting number; and llama.cpp."""
+"""Recurrent FLOPs, which torch's counter cannot see, by unrolling them with counting numbers; and llama.cpp's log."""
 
 from __future__ import annotations
 
