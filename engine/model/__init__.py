@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from engine.model.decoder import Decoder as Model
+from engine.model.loading import load
 
-__all__ = ["Model"]
+__all__ = ["Model", "load"]

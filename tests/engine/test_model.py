@@ -100,7 +100,11 @@ def test_context_limit(theirs: Any) -> None:
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "a family known to the ledger only": ("phi3", {"pad_token_id": 0}, "does not run Phi3ForCausalLM; it runs Llama"),
     "a sliding window": ("mistral", {"sliding_window": 64}, "sliding window of 64"),
-    "yarn": ("llama", {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}}, "kind yarn"),
+    "another rotary": (
+        "llama",
+        {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}},
+        "kind dynamic",
+    ),
     "another activation": ("llama", {"hidden_act": "gelu"}, "activation gelu"),
 }
 

@@ -1,0 +1,53 @@
+"""From a name or a folder to a model in memory, ready for its first prompt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from engine import checkpoint, weights
+from engine import device as devices
+from engine.checkpoint import Source
+from engine.errors import LabError
+from engine.model import supported
+from engine.model.decoder import Decoder
+from engine.spec import Spec
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def load(
+    source: Source | str | Path, device: str = "cpu", dtype: str = "float32", max_tokens: int | None = None
+) -> Decoder:
+    """Load a decoder; what the lab can fetch is fetched first. The caches are allocated at the first prefill.
+
+    Args:
+        source: what `engine.checkpoint` made of a name, or the name itself: one of the lab's own models, a folder in
+            Hugging Face layout, or `random:<catalogue id>[@layers=N]`.
+        device: a torch device name.
+        dtype: of weights, activations and cache: "float32" or "bfloat16".
+        max_tokens: positions a context may have; None takes the model's own limit.
+
+    Raises:
+        LabError: a source, device, dtype or length that cannot be used, weights that do not fit the config, or a
+            model that does not fit into memory.
+    """
+    if dtype not in DTYPES:
+        raise LabError("The dtype {dtype} is not one of {known}.", dtype=dtype, known=", ".join(DTYPES))
+    place = devices.choose(device)
+    found = source if isinstance(source, Source) else checkpoint.ensure(str(source))
+    supported.check(found.spec)
+    _check_memory(found.spec, DTYPES[dtype], place)
+    return Decoder.from_tensors(found.spec, weights.tensors(found), place, DTYPES[dtype], max_tokens)
+
+
+def _check_memory(spec: Spec, dtype: torch.dtype, device: torch.device) -> None:
+    """Refuse what cannot fit: a CPU that runs out of memory stops the process and says nothing."""
+    needed, free = spec.parameters.trunk * dtype.itemsize, devices.free_bytes(device)
+    if needed > free:
+        raise LabError(
+            "The weights take {needed} GB of memory and {free} GB are free.",
+            needed=f"{needed / 1e9:.2f}",
+            free=f"{free / 1e9:.2f}",
+        )
