@@ -7,7 +7,7 @@ meant, a sparse rate taken for a dense one, a number without a source, a key nob
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -109,7 +109,7 @@ def _check_memory(device: Device, file: str) -> None:
         )
 
 
-def _check_sources(key: str, cited: list[str], device: Device, file: str) -> None:
+def _check_sources(key: str, cited: Iterable[str], device: Device, file: str) -> None:
     for name in cited:
         if name not in device.sources:
             raise LabError(

@@ -26,7 +26,9 @@ Bytes = Annotated[int, BeforeValidator(_whole)]
 Rate = Annotated[float, Field(allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1, max_length=600)]
 Key = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$", max_length=60)]
-Cited = Annotated[list[Key], Field(min_length=1)]
+# TOML has lists; what is cached for everyone may not be changed by anyone.
+Cited = Annotated[tuple[Key, ...], Field(min_length=1, strict=False)]
+Texts = Annotated[tuple[Text, ...], Field(strict=False)]
 
 
 class _Strict(BaseModel):
@@ -84,9 +86,13 @@ class Device(_Strict):
     cores: Annotated[int, Field(ge=1, le=100_000)] | None = None
     power_w: Annotated[int, Field(ge=1, le=20_000)] | None = None
     year: Annotated[int, Field(ge=2000, le=2100)] | None = None
-    name_patterns: list[Text] = []
-    remarks: list[Text] = []
+    name_patterns: Texts = ()
+    remarks: Texts = ()
     peaks: dict[Dtype, Peak] = {}
+
+    def __hash__(self) -> int:
+        """Devices are keys of caches; two of one id and bandwidth that differ elsewhere are told apart by `==`."""
+        return hash((self.id, self.bandwidth_bytes_per_s))
 
     def peak_flops_per_s(self, dtype: str) -> float | None:
         """Dense FLOP/s of `dtype` ("bf16", or torch's "bfloat16"); None where no figure can be stood by."""

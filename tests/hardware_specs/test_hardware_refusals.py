@@ -269,6 +269,11 @@ def test_the_file_they_spoil_is_good(card: Callable[[str | bytes], Path]) -> Non
     assert hardware.read_device_file(card(_text(FIELDS))) == device
 
 
+def test_the_example_of_the_readme_is_good(card: Callable[[str | bytes], Path]) -> None:
+    example = (hardware.FOLDER / "README.md").read_text().partition("```toml")[2].partition("```")[0]
+    assert hardware.read_device_file(card(example)).peaks["bf16"].sparse_ratio == 2
+
+
 @pytest.mark.parametrize(("fields", "says"), [(f, s) for _, f, s in BAD], ids=[name for name, _, _ in BAD])
 def test_a_bad_file_is_refused_in_one_sentence(
     fields: dict[str, Any], says: str, card: Callable[[str | bytes], Path]
@@ -353,6 +358,11 @@ def test_a_form_is_refused_in_the_same_words(fields: dict[str, Any], says: str) 
     assert says in str(refused.value)
 
 
-def test_a_device_cannot_be_changed() -> None:
+def test_a_device_cannot_be_changed_and_can_be_a_key() -> None:
+    device = hardware.load("h100-sxm")
     with pytest.raises(ValueError, match="frozen"):
-        hardware.load("h100-sxm").bandwidth_bytes_per_s = 1.0  # type: ignore[misc]
+        device.bandwidth_bytes_per_s = 1.0  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        device.source.append("me")  # type: ignore[attr-defined]
+    faster = device.model_copy(update={"power_w": 1})
+    assert {device: 1, faster: 2}[hardware.load("h100-sxm")] == 1
