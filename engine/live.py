@@ -104,6 +104,8 @@ class LiveRun:
     def advance(self, state: ActiveState, progress: Progress | None = None) -> None:
         """Say what is being done now."""
         with self._changed:
+            if (self.state, self._progress) == (state, progress):
+                return
             self.state, self._progress, self._place = state, progress, None
             if self.started_at is None:
                 self.started_at = time.monotonic()

@@ -32,9 +32,8 @@ Saved = Callable[[Sentence | None], None]
 class Saver:
     """A queue of records in front of a store."""
 
-    def __init__(self, store: Keeper, retry_s: float = RETRY_S) -> None:
+    def __init__(self, store: Keeper) -> None:
         self._store = store
-        self._retry_s = retry_s
         self._queue: queue.Queue[tuple[Run | Ceilings, Saved] | None] = queue.Queue()
         self._unsaved: dict[str, tuple[Run, Saved]] = {}
         self._thread: threading.Thread | None = None
@@ -57,7 +56,7 @@ class Saver:
     def _work(self) -> None:
         while True:
             try:
-                item = self._queue.get(timeout=self._retry_s if self._unsaved else None)
+                item = self._queue.get(timeout=RETRY_S if self._unsaved else None)
             except queue.Empty:
                 self._retry()
                 continue

@@ -68,6 +68,7 @@ class Workshop:
         """One job, to its end, whatever that is."""
         teller = Teller(job.id, self._send, lambda: self._commands.cancelled(job.id))
         run = RunInProgress(job, self._bench, teller) if isinstance(job, RunJob) else None
+        spoilt = False
         try:
             if run is not None:
                 return Finished(id=job.id, run=run.measure())
@@ -81,9 +82,9 @@ class Workshop:
         except LabError as trouble:
             error = trouble.sentence
         except Exception as trouble:
-            error = _explain(trouble)
-        # Outside of the handler, where the exception no longer holds the frames that hold the memory.
-        self._bench.clear()
+            error, spoilt = _explain(trouble), True
+        if spoilt:  # not in the handler: there the exception still holds the frames that hold the memory
+            self._bench.clear()
         return Finished(id=job.id, run=run.close("failed", error) if run else None, error=error)
 
     def _prepare(self) -> None:
