@@ -7,6 +7,7 @@ Knows no weights: whether a model can run here is the checkpoint module's busine
 from __future__ import annotations
 
 import copy
+import difflib
 import json
 from functools import cache
 from importlib import resources
@@ -43,6 +44,13 @@ def entry(model_id: str) -> dict[str, Any]:
         LabError: no such id.
     """
     if model_id not in entries():
+        near = difflib.get_close_matches(model_id, entries(), n=1, cutoff=0.7)
+        if near:
+            raise LabError(
+                "There is no model {model}; is {near} meant? `python -m engine models` lists what can be chosen.",
+                model=model_id,
+                near=near[0],
+            )
         raise LabError("There is no model {model}; `python -m engine models` lists what can be chosen.", model=model_id)
     return copy.deepcopy(entries()[model_id])
 

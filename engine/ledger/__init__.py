@@ -10,7 +10,7 @@ tables, which are computed from two numbers and stay in cache. Knows nothing of 
 from __future__ import annotations
 
 from engine.errors import LabError
-from engine.ledger.convention import CONVENTIONS, ENGINE, LESSON, TRANSFORMERS, Convention, named
+from engine.ledger.convention import CONVENTIONS, ENGINE, LESSON, TRANSFORMERS, Convention, explain, named
 from engine.ledger.feeding import write_feed_forward
 from engine.ledger.formats import BF16, KV_LAYOUTS, PLAIN_BYTES, WEIGHT_LAYOUTS, Formats
 from engine.ledger.mixing import write_mixer
@@ -37,6 +37,7 @@ __all__ = [
     "StepLedger",
     "Traffic",
     "decode",
+    "explain",
     "prefill",
     "resident",
 ]
@@ -100,11 +101,7 @@ def _before(spec: Spec, step: Step, planned: Plan) -> list[Op]:
     row_bytes = table.matrix_bytes // table.n
     # A learned position is looked up beside each token.
     per_token = row_bytes * (2 if spec.positions else 1)
-    op = Op("embedding", "embedding", 1, step.rows, 0, spec.hidden_size, 0, Traffic(weights=rows * per_token))
-    writer = Writer(step, planned.outer)
-    if spec.embedding_norm:
-        writer.norm("embedding_norm", spec.hidden_size)
-    return [op, *writer.ops]
+    return [Op("embedding", "embedding", 1, step.rows, 0, spec.hidden_size, 0, Traffic(weights=rows * per_token))]
 
 
 def _layer(writer: Writer, spec: Spec, layer: Layer) -> None:

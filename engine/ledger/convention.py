@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.errors import LabError
+from engine.errors import N_, LabError, Sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,32 @@ TRANSFORMERS = Convention(
     window="W-1",
     latent="re-expanded",
 )
+EXPLAINED = {
+    "lesson": N_(
+        "The lesson's convention: the head at every prompt position, causal attention as T^2/2, no FLOPs for recurrent "
+        "states, no norms of hidden size, conv states or logits among the bytes, no KV write in decode; memory as "
+        "marketed."
+    ),
+    "engine": N_(
+        "This engine's convention: the head at the last position only, attention over T(T+1)/2 pairs, FLOPs of "
+        "recurrent states, and everything a step reads and writes - norms, embedding rows, the new KV, conv states, "
+        "logits - with memory as usable where that is known."
+    ),
+    "transformers": N_(
+        "What transformers' plain path does: every pair of the attention square, the head at every position, latent "
+        "attention expanded anew each step, K conv columns and W-1 window positions kept."
+    ),
+}
 CONVENTIONS = {convention.name: convention for convention in (LESSON, ENGINE, TRANSFORMERS)}
+
+
+def explain(name: str) -> Sentence:
+    """One sentence on what a convention counts, for a page to show beside its numbers.
+
+    Raises:
+        LabError: no convention of that name.
+    """
+    return Sentence(template=EXPLAINED[named(name).name])
 
 
 def named(convention: str | Convention) -> Convention:

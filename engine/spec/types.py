@@ -7,7 +7,7 @@ stands before and after them. Everything the ledger counts follows from it; noth
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from engine.spec.experts import Experts
@@ -86,7 +86,8 @@ class Spec:
 
     dtype: what the checkpoint's unquantised weights are stored in ("bf16", "fp16", "fp32").
     recipe: how the family computes what these dimensions leave open; no byte depends on it.
-    positions: rows of a learned position table (GPT-2), else 0. residue: parameters published but not explained.
+    positions: rows of a learned position table (GPT-2), else 0.
+    state_dtype: what recurrent states are kept in. extras: what is held but never read by a text step.
     """
 
     model_type: str
@@ -99,13 +100,11 @@ class Spec:
     norm: Norm = Norm()
     dtype: str = "bf16"
     positions: int = 0
-    embedding_norm: bool = False
     extras: tuple[Extra, ...] = ()
     quantization: Quantization | None = None
     state_dtype: str = "fp32"
     eos_ids: tuple[int, ...] = ()
     bos_id: int | None = None
-    extra_trunk: tuple[Weight, ...] = field(default=())
     recipe: Recipe = PLAIN
 
     def __hash__(self) -> int:
@@ -153,9 +152,7 @@ class Spec:
         if self.positions:
             shape = (self.positions, self.hidden_size)
             found.append(Weight("model.embed_positions.weight", shape, "embedding", "embedding", "table"))
-        if self.embedding_norm:
-            found += self._norm("model.embedding_norm", "embedding_norm")
-        found += [*self.extra_trunk, *self._norm("model.norm", "final_norm")]
+        found += self._norm("model.norm", "final_norm")
         if not self.tied:
             found.append(self.head)
         return tuple(found)

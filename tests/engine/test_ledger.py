@@ -11,7 +11,7 @@ import pytest
 
 from engine import catalogue
 from engine.errors import LabError
-from engine.ledger import ENGINE, LESSON, TRANSFORMERS, Formats, decode, prefill, resident
+from engine.ledger import CONVENTIONS, ENGINE, LESSON, TRANSFORMERS, Formats, decode, explain, prefill, resident
 from engine.spec import Experts
 
 LLAMA = catalogue.load("meta-llama/Llama-3.1-8B")
@@ -230,6 +230,13 @@ def test_steps_of_nothing_are_refused(tokens: int, batch: int) -> None:
 def test_an_unknown_convention_is_refused() -> None:
     with pytest.raises(LabError, match="no convention folklore; known are lesson, engine, transformers"):
         decode(TINY, 5, convention="folklore")
+
+
+@pytest.mark.parametrize("name", CONVENTIONS)
+def test_every_convention_says_in_a_sentence_what_it_counts(name: str) -> None:
+    said = str(explain(name))
+    assert said.endswith(".")
+    assert "{" not in said
 
 
 def test_none_of_it_imports_torch() -> None:

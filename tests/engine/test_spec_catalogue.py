@@ -164,8 +164,10 @@ def test_the_lab_s_own_models() -> None:
 
 
 def test_an_unknown_id_is_one_clear_sentence() -> None:
-    with pytest.raises(LabError, match=r"There is no model Qwen/Qwen9; .*python -m engine models"):
-        catalogue.load("Qwen/Qwen9")
+    with pytest.raises(LabError, match=r"There is no model qwen/Qwen3-32; is Qwen/Qwen3-32B meant\?"):
+        catalogue.load("qwen/Qwen3-32")
+    with pytest.raises(LabError, match=r"There is no model gpt-5; .*python -m engine models"):
+        catalogue.load("gpt-5")
 
 
 def test_a_caller_cannot_change_the_catalogue() -> None:
