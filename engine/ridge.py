@@ -18,6 +18,11 @@ def rows_at_ridge(flops_per_s: float, bytes_per_s: float, weight_bytes: float) -
     return flops_per_s / bytes_per_s * weight_bytes / 2
 
 
+def attainable_flops_per_s(rows: float, flops_per_s: float, bytes_per_s: float, weight_bytes: float) -> float:
+    """The roof over `rows` rows: what one reading of the weights can feed, and never more than the peak."""
+    return min(flops_per_s, 2 * rows / weight_bytes * bytes_per_s)
+
+
 def of_ceilings(ceilings: Ceilings) -> dict[str, float]:
     """This machine's ridge in rows, by dtype, with weights read from memory (the largest working set measured)."""
     bytes_per_s = ceilings.bandwidth[-1].bytes_per_s

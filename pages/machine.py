@@ -33,6 +33,14 @@ def cancel(task_id: str) -> None:
         st.session_state["problem"] = error.sentence
 
 
+def waiting_view() -> None:
+    """The engine starts with the server and takes a few seconds; then one full rerun."""
+    now = lab.machine()
+    if now.device is not None or now.reason is not None:
+        st.rerun()
+    st.caption(t("The engine is starting; its device is known in a moment."))
+
+
 def progress_view() -> None:
     """How far the measurement has come; one full rerun when it has ended."""
     task = lab.machine().calibration
@@ -61,7 +69,10 @@ if machine.reason is not None:
     st.error(plain(t.sentence(machine.reason)), icon=":material/error:")
 if machine.notice is not None:
     st.warning(plain(t.sentence(machine.notice)), icon=":material/warning:")
-machine_facts.device(t, machine)
+if machine.device is not None:
+    machine_facts.device(t, machine.device)
+elif machine.reason is None:
+    st.fragment(waiting_view, run_every=1.0)()
 said = st.session_state.pop("problem", None)
 if said is not None:
     st.error(plain(t.sentence(said)), icon=":material/error:")

@@ -1,18 +1,24 @@
 """Figures of *This machine*: ceilings in, figure out. No Streamlit here; colours mean what palette.py says.
 
-Text and grid carry no colour of their own: Streamlit's theme fills them in, light or dark.
+Text and grid carry no colour of their own: Streamlit's theme fills them in, light or dark. A figure is
+built in one go from plain dicts; adding its parts one by one costs Plotly five times as long.
 """
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import plotly.graph_objects as go
 
+from engine import ridge
 from engine.ceilings import BandwidthPoint, Ceilings, LinearPoint
 from pages._parts import palette
 from pages._parts.words import Words
 
 CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
 _LINES = ("#2f7de1", "#2e9e5b", "#f08c2e", "#8e44c9", "#3aa6a0", "#c9a3e8", "#8a919c")
+_SMALL = {"size": 11}
 
 
 def bandwidth_figure(t: Words, ceilings: Ceilings) -> go.Figure:
@@ -20,20 +26,20 @@ def bandwidth_figure(t: Words, ceilings: Ceilings) -> go.Figure:
     points = ceilings.bandwidth
     sizes = [point.working_set_bytes for point in points]
     rates = [point.bytes_per_s / 1e9 for point in points]
-    figure = go.Figure()
-    figure.add_scatter(
-        x=sizes, y=rates, mode="lines+markers", name=t("read bandwidth"), line={"color": palette.DECODE, "width": 2.5},
-        error_y={"array": [rate * point.spread for rate, point in zip(rates, points, strict=True)], "thickness": 1},
-        customdata=[_bandwidth_hover(t, point) for point in points], hovertemplate="%{customdata}<extra></extra>",
-    )  # fmt: skip
-    for level, size in sorted(ceilings.device.cache_bytes.items(), key=lambda item: item[1]):
-        figure.add_vline(x=size, line={"dash": "dot", "width": 1, "color": palette.WEIGHTS},
-                         annotation={"text": f"{level} {t.binary_size(size)}", "font": {"size": 11}})  # fmt: skip
+    curve = {
+        "type": "scatter", "mode": "lines+markers", "x": sizes, "y": rates, "line": {"color": palette.DECODE, "width": 2.5},
+        "error_y": {"array": [rate * point.spread for rate, point in zip(rates, points, strict=True)], "thickness": 1},
+        "customdata": [_bandwidth_hover(t, point) for point in points], "hovertemplate": "%{customdata}<extra></extra>",
+    }  # fmt: skip
+    caches = sorted(ceilings.device.cache_bytes.items(), key=lambda item: item[1])
+    marks = [
+        _Mark(size, f"{level.capitalize()} {t.binary_size(size)}", palette.WEIGHTS)
+        for level, size in caches
+        if sizes[0] <= size <= sizes[-1]
+    ]
     ticks = [4**k * 2**10 for k in range(2, 12) if sizes[0] / 2 <= 4**k * 2**10 <= sizes[-1] * 2]
-    figure.update_xaxes(type="log", title=t("bytes read over and over"), tickvals=ticks,
-                        ticktext=[t.binary_size(tick) for tick in ticks])  # fmt: skip
-    figure.update_yaxes(title="GB/s", rangemode="tozero")
-    return _quiet(figure)
+    x = {"title": t("bytes read over and over"), "tickvals": ticks, "ticktext": [t.binary_size(tick) for tick in ticks]}
+    return _figure([curve], marks, x, {"title": "GB/s", "range": [0, max(rates) * 1.18]})
 
 
 def _bandwidth_hover(t: Words, point: BandwidthPoint) -> str:
@@ -42,30 +48,58 @@ def _bandwidth_hover(t: Words, point: BandwidthPoint) -> str:
     return "<br>".join([head, *(f"{name}: {t.bandwidth(rate)}" for name, rate in kernels)])
 
 
-def rows_figure(t: Words, points: list[LinearPoint], peak_flops_per_s: float | None, ridge_rows: float | None) -> go.Figure:
-    """Rate of one multiplication against its rows, one curve a matrix: a slope, a knee, a plateau."""
-    figure = go.Figure()
+def rows_figure(t: Words, points: list[LinearPoint], ceilings: Ceilings) -> go.Figure:
+    """Rate of a multiplication against its rows, one curve a matrix, under the roof: a slope, a knee, a plateau.
+
+    Args:
+        points: of one dtype and one model, so that one roof holds for all of them.
+    """
     shapes = sorted({(point.k, point.n) for point in points}, key=lambda shape: -shape[0] * shape[1])
-    for (k, n), colour in zip(shapes, _LINES, strict=False):
-        curve = sorted((point for point in points if (point.k, point.n) == (k, n)), key=lambda point: point.rows)
-        figure.add_scatter(
-            x=[point.rows for point in curve], y=[point.flops_per_s / 1e9 for point in curve],
-            mode="lines+markers", name=f"{k} × {n}", line={"color": colour, "width": 2},
-            hovertemplate=f"{k} × {n}, %{{x}} {t('rows')}: %{{y:.3~g}} GFLOP/s<extra></extra>",
-        )  # fmt: skip
-    if peak_flops_per_s:
-        figure.add_hline(y=peak_flops_per_s / 1e9, line={"dash": "dash", "color": palette.FLOOR, "width": 1.6},
-                         annotation={"text": t("highest rate measured"), "font": {"size": 11}}, annotation_position="bottom right")  # fmt: skip
-    if ridge_rows:
-        figure.add_vline(x=ridge_rows, line={"dash": "dot", "color": palette.FLOOR, "width": 1.4},
-                         annotation={"text": t("ridge: {rows} rows", rows=t.number(ridge_rows)), "font": {"size": 11}})  # fmt: skip
-    figure.update_xaxes(type="log", title=t("rows multiplied at once"), dtick="D1")
-    figure.update_yaxes(type="log", title="GFLOP/s", dtick="D2")
-    return _quiet(figure)
+    curves = [
+        _matrix_curve(t, k, n, [point for point in points if (point.k, point.n) == (k, n)], colour)
+        for (k, n), colour in zip(shapes, _LINES, strict=False)
+    ]
+    marks: list[_Mark] = []
+    peak = ceilings.peak_flops_per_s.get(points[0].dtype)
+    if peak:
+        limits = (peak, ceilings.bandwidth_at(points[0].working_set_bytes), ridge.WEIGHT_BYTES[points[0].dtype])
+        knee = ridge.rows_at_ridge(*limits)
+        rows = sorted({1.0, knee, 2 * knee, float(max(point.rows for point in points))})
+        curves.append({
+            "type": "scatter", "mode": "lines", "name": t("measured roof"), "hoverinfo": "skip", "x": rows,
+            "y": [ridge.attainable_flops_per_s(each, *limits) / 1e9 for each in rows],
+            "line": {"color": palette.FLOOR, "width": 1.6, "dash": "dot"},
+        })  # fmt: skip
+        marks.append(_Mark(knee, t("ridge: {rows} rows", rows=t.number(knee)), palette.FLOOR))
+    x = {"title": t("rows multiplied at once"), "tickvals": [2**power for power in range(12)]}
+    return _figure(curves, marks, x, {"type": "log", "title": "GFLOP/s", "dtick": "D2"})
 
 
-def _quiet(figure: go.Figure) -> go.Figure:
-    figure.update_layout(
-        height=380, margin={"l": 10, "r": 10, "t": 30, "b": 10}, legend={"orientation": "h", "y": -0.28}, hovermode="closest"
-    )
-    return figure
+def _matrix_curve(t: Words, k: int, n: int, points: list[LinearPoint], colour: str) -> dict[str, Any]:
+    points = sorted(points, key=lambda point: point.rows)
+    return {
+        "type": "scatter", "mode": "lines+markers", "name": f"{k} × {n}", "line": {"color": colour, "width": 2},
+        "x": [point.rows for point in points], "y": [point.flops_per_s / 1e9 for point in points],
+        "hovertemplate": f"{k} × {n}, %{{x}} {t('rows')}: %{{y:.3~g}} GFLOP/s<extra></extra>",
+    }  # fmt: skip
+
+
+class _Mark:
+    """A vertical line on a logarithmic axis, and its name at the top."""
+
+    def __init__(self, x: float, text: str, colour: str) -> None:
+        line = {"dash": "dot", "width": 1.3, "color": colour}
+        self.shape = {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": line}
+        # Plotly wants an annotation's place on a logarithmic axis as its logarithm.
+        at = {"x": math.log10(x), "y": 1, "yref": "paper", "yanchor": "bottom"}
+        self.name = {**at, "text": text, "showarrow": False, "font": _SMALL}
+
+
+def _figure(curves: list[dict[str, Any]], marks: list[_Mark], x: dict[str, Any], y: dict[str, Any]) -> go.Figure:
+    layout = {
+        "height": 380, "margin": {"l": 10, "r": 10, "t": 30, "b": 10}, "hovermode": "closest",
+        "showlegend": len(curves) > 1, "legend": {"orientation": "h", "y": -0.28},
+        "xaxis": {"type": "log", **x, "title": {"text": x["title"]}}, "yaxis": {**y, "title": {"text": y["title"]}},
+        "shapes": [mark.shape for mark in marks], "annotations": [mark.name for mark in marks],
+    }  # fmt: skip
+    return go.Figure({"data": curves, "layout": layout})

@@ -5,8 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from engine import hardware, ridge
-from engine.ceilings import Ceilings
-from engine.tasks import MachineView
+from engine.ceilings import Ceilings, DeviceFacts
 from pages._parts import charts, terms
 from pages._parts.plain import plain
 from pages._parts.words import Words
@@ -14,17 +13,13 @@ from pages._parts.words import Words
 LESSON_CARD = "h100-sxm"
 
 
-def device(t: Words, machine: MachineView) -> None:
+def device(t: Words, facts: DeviceFacts) -> None:
     """What computes here."""
-    facts = machine.device or (machine.ceilings.device if machine.ceilings else None)
-    if facts is None:
-        st.caption(t("The engine is starting; its device is known in a moment."))
-        return
     parts = [
         facts.name,
         t.plural("{count} thread", "{count} threads", facts.threads),
         *([t("{size} of memory", size=t.binary_size(facts.memory_bytes))] if facts.memory_bytes else []),
-        *(f"{level} {t.binary_size(size)}" for level, size in facts.cache_bytes.items()),
+        *(f"{level.capitalize()} {t.binary_size(size)}" for level, size in facts.cache_bytes.items()),
         f"torch {facts.torch_version}",
         *([facts.cpu_capability] if facts.cpu_capability else []),
     ]
@@ -35,16 +30,16 @@ def metrics(t: Words, ceilings: Ceilings) -> None:
     """The ceilings as numbers."""
     memory, cache = ceilings.bandwidth[-1], max(ceilings.bandwidth, key=lambda point: point.bytes_per_s)
     shown = [
-        (t("Reads from memory"), t.bandwidth(memory.bytes_per_s), memory.spread, None),
-        (t("Reads from cache, at best"), t.bandwidth(cache.bytes_per_s), cache.spread, None),
+        (t("From memory"), t.bandwidth(memory.bytes_per_s), memory.spread, None),
+        (t("From cache, at best"), t.bandwidth(cache.bytes_per_s), cache.spread, None),
         *((t("Multiplies, {dtype}", dtype=dtype), t.rate(rate), ceilings.peak_spread, None)
           for dtype, rate in ceilings.peak_flops_per_s.items()),
-        (t("Starts an operation in"), t.duration(ceilings.launch_ns), ceilings.launch_spread, t(terms.LAUNCH)),
+        (t("Launch cost"), t.duration(ceilings.launch_ns), ceilings.launch_spread, t(terms.LAUNCH)),
     ]  # fmt: skip
     with st.container(key="metrics", horizontal=True, gap="small"):
         for label, value, spread, explanation in shown:
-            st.metric(label, value, f"± {t.percent(spread)}", delta_color="off", delta_arrow="off", help=explanation, border=True, width=190)
-    st.caption(t("Measured {when}. ± is half the spread of the middle half of all repetitions.", when=ceilings.measured_at))
+            st.metric(label, value, f"± {t.percent(spread)}", delta_color="off", delta_arrow="off", help=explanation, border=True, width=165)
+    st.caption(t("Measured {when}. ± is half the spread of the middle half of all repetitions.", when=t.moment(ceilings.measured_at)))
 
 
 def ridges(t: Words, ceilings: Ceilings) -> None:
@@ -59,11 +54,13 @@ def ridges(t: Words, ceilings: Ceilings) -> None:
           here=", ".join(said), card=card.name, there=t.number(there)),
         help=t(terms.RIDGE),
     )  # fmt: skip
-    dtypes = sorted({point.dtype for point in ceilings.linear})
-    for dtype, tab in zip(dtypes, st.tabs(dtypes) if dtypes else [], strict=False):
-        with tab:
-            points = [point for point in ceilings.linear if point.dtype == dtype]
-            figure = charts.rows_figure(t, points, ceilings.peak_flops_per_s.get(dtype), here.get(dtype))
-            st.plotly_chart(figure, config=charts.CONFIG, key=f"rows_{dtype}", alt=t("Rate of a multiplication against its rows."))
-    if not dtypes:
+    groups = sorted({(point.dtype, point.working_set_bytes) for point in ceilings.linear})
+    if not groups:
         st.caption(t("The curve of single matrices appears once a model has run here: it is measured at that model's shapes."))
+        return
+    names = [t("{dtype}, model of {size}", dtype=dtype, size=t.size(size)) for dtype, size in groups]
+    for group, tab in zip(groups, st.tabs(names), strict=True):
+        points = [point for point in ceilings.linear if (point.dtype, point.working_set_bytes) == group]
+        with tab:
+            st.plotly_chart(charts.rows_figure(t, points, ceilings), config=charts.CONFIG, key=f"rows_{group}",
+                            alt=t("Rate of a multiplication against its rows."))  # fmt: skip

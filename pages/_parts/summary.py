@@ -143,11 +143,11 @@ def _measured_on(t: Words, run: Run) -> None:
             (t("Weights' hash"), model.weights_hash[:16]),
         ]
     if ceilings is not None:
-        facts.append((t("Ceilings measured"), f"{ceilings.measured_at} ({ceilings.id})"))
+        facts.append((t("Ceilings measured"), t.moment(ceilings.measured_at)))
     if probe is not None:
         facts.append((t("Control probe"), t("{before} before, {after} after ({moved})", before=t.duration(probe.before_ns),
                       after=t.duration(probe.after_ns), moved=t.percent(probe.moved))))  # fmt: skip
-    facts.append((t("Measured at"), run.created_at))
+    facts.append((t("Measured at"), t.moment(run.created_at)))
     facts.append((t("Warm-up"), t.plural("{count} step, not shown", "{count} steps, not shown", len(run.warm_up_steps))))
     for label, value in facts:
         st.text(f"{label}: {value}")

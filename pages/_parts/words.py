@@ -10,11 +10,12 @@ from __future__ import annotations
 import gettext
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from io import BytesIO
 from pathlib import Path
 
-from babel import Locale, numbers
+from babel import Locale, dates, numbers
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 
@@ -97,6 +98,14 @@ class Words:
             if time_ns >= scale:
                 return f"{self.number(time_ns / scale)} {unit}"
         return f"{self.number(time_ns, 0)} ns"
+
+    def moment(self, iso: str) -> str:
+        """A time stamp of a record as a date and time, in UTC as recorded; as it stands if it is none."""
+        try:
+            when = datetime.fromisoformat(iso).astimezone(UTC)
+        except ValueError:
+            return iso
+        return f"{dates.format_datetime(when, 'medium', locale=_LOCALES[self.language])} UTC"
 
     def bandwidth(self, bytes_per_s: float) -> str:
         """Bytes a second: 18.2 GB/s."""

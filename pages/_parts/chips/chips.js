@@ -11,8 +11,9 @@ function make(tag, className, text) {
 const visible = (piece) => piece.replaceAll(" ", "␣").replaceAll("\n", "⏎").replaceAll("\t", "⇥")
 
 function chip([piece, id]) {
-  const item = make("li", /^‹.*›$/.test(piece) ? "rl-bytes" : "")
-  item.append(make("span", "rl-chips-piece", visible(piece) || "∅"), make("span", "rl-chips-id", String(id)))
+  const isBytes = /^‹.*›$/.test(piece)
+  const item = make("li", isBytes ? "rl-bytes" : "")
+  item.append(make("span", "rl-chips-piece", isBytes ? piece : visible(piece) || "∅"), make("span", "rl-chips-id", String(id)))
   return item
 }
 

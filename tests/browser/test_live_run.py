@@ -1,0 +1,147 @@
+"""One path through the page, with a real engine: press, watch, cancel, share, keep, break and mend."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from live import (
+    cancel_button,
+    drawn,
+    metrics,
+    open_live,
+    points,
+    run_button,
+    run_id,
+    settled,
+    wait_for_state,
+    wait_for_summary,
+)
+from playwright.sync_api import Browser, Page, expect
+from web_server import Lab
+
+pytestmark = pytest.mark.browser
+
+
+def test_points_arrive_on_a_chart_that_stays_and_keeps_its_zoom(page: Page, lab: Lab) -> None:
+    open_live(page, lab.url, model="tiny-3.7m", length=300)
+    page.evaluate("window.chartOfBefore = document.querySelector('.rl-chart')")
+    run_button(page).click()
+    wait_for_state(page, "running")
+    page.wait_for_function("document.querySelector('.rl-chart').data[1].x.length > 3", timeout=90_000)
+    early = points(page)
+    _drag_a_zoom(page)
+    zoomed = _range(page)
+    page.wait_for_function(f"document.querySelector('.rl-chart').data[1].x.length > {early}", timeout=30_000)
+    wait_for_summary(page)
+    assert points(page) == 299
+    assert page.evaluate("window.chartOfBefore === document.querySelector('.rl-chart')")
+    assert _range(page) == zoomed
+    assert len(metrics(page)) == 8
+    assert page.locator(".rl-output").inner_text().strip()
+
+
+def _drag_a_zoom(page: Page) -> None:
+    box = page.locator(".rl-chart .nsewdrag").first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 60, box["y"] + 30)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 200, box["y"] + box["height"] - 20, steps=6)
+    page.mouse.up()
+    page.wait_for_function("document.querySelector('.rl-chart').layout.xaxis.range[0] > 0")
+
+
+def _range(page: Page) -> list[float]:
+    return list(page.evaluate("document.querySelector('.rl-chart').layout.xaxis.range"))
+
+
+def test_the_demo_model_writes_and_says_where_the_time_went(page: Page, lab: Lab) -> None:
+    open_live(page, lab.url, length=12)
+    expect(page.locator(".rl-chips").first).to_contain_text("小明")  # as Qwen splits it; as bytes above
+    expect(page.locator(".rl-chips").first).to_contain_text("13 tokens for this model")
+    run_button(page).click()
+    wait_for_summary(page)
+    verdict = page.locator(".st-key-verdict").inner_text()
+    assert "A token takes" in verdict
+    assert points(page) <= 11
+    assert page.locator(".rl-prompt").inner_text() == "小明把苹果给了"
+
+
+def test_cancel_ends_a_run_and_another_can_start(page: Page, lab: Lab) -> None:
+    open_live(page, lab.url, model="tiny-3.7m", length=2000)
+    run_button(page).click()
+    wait_for_state(page, "running")
+    expect(run_button(page)).to_be_disabled()
+    cancel_button(page).click()
+    wait_for_state(page, "cancelled")
+    cancelled = run_id(page)
+    settled(page)
+    page.get_by_label("Length", exact=False).first.fill("8")
+    page.keyboard.press("Enter")
+    settled(page)
+    expect(run_button(page)).to_be_enabled()
+    run_button(page).click()
+    page.wait_for_function("(id) => !location.search.includes(id)", arg=cancelled)
+    wait_for_summary(page)
+    assert points(page) == 7
+
+
+def test_a_second_browser_watches_the_same_run_and_cannot_cancel_it(page: Page, browser: Browser, lab: Lab) -> None:
+    open_live(page, lab.url, model="tiny-3.7m", length=1500)
+    run_button(page).click()
+    wait_for_state(page, "running")
+    other = browser.new_context(locale="en-US", viewport={"width": 1400, "height": 1000}).new_page()
+    open_live(other, lab.url, run=run_id(page))
+    expect(cancel_button(other)).to_be_disabled()
+    expect(cancel_button(page)).to_be_enabled()
+    cancel_button(page).click()
+    for each in (page, other):
+        wait_for_state(each, "cancelled")
+        wait_for_summary(each)
+    assert drawn(page) == drawn(other)
+    assert metrics(page) == metrics(other)
+    other.context.close()
+
+
+def test_both_files_hold_the_steps_of_the_chart_and_a_record_comes_back_in(page: Page, lab: Lab, tmp_path: Path) -> None:
+    open_live(page, lab.url, model="tiny-3.7m", length=6)
+    run_button(page).click()
+    wait_for_summary(page)
+    on_chart = drawn(page)
+    page.get_by_role("tab", name="Share and keep").click()
+    saved = {}
+    for name, kind in (("Record as JSON", "json"), ("Steps as CSV", "csv")):
+        with page.expect_download() as download:
+            page.get_by_role("link", name=name).click()
+        saved[kind] = tmp_path / download.value.suggested_filename
+        download.value.save_as(saved[kind])
+    record = json.loads(saved["json"].read_text())
+    assert [step["time_ns"] / 1e6 for step in record["steps"][1:]] == pytest.approx(on_chart["decode"][1])
+    assert len(saved["csv"].read_text().strip().splitlines()) == 1 + len(record["steps"])
+
+    record["id"] = "importedRun1"
+    saved["json"].write_text(json.dumps(record))
+    page.get_by_text("Open a run from a file").click()
+    page.locator(".rl-import input").set_input_files(saved["json"])
+    expect(page.get_by_text("measured elsewhere")).to_be_visible()
+    assert run_id(page) == "importedRun1"
+    assert drawn(page) == on_chart
+
+
+def test_a_killed_engine_is_said_and_the_next_run_works(page: Page, lab: Lab) -> None:
+    open_live(page, lab.url, model="tiny-3.7m", length=2000)
+    run_button(page).click()
+    wait_for_state(page, "running")
+    lab.worker().kill()
+    wait_for_state(page, "failed")
+    failed = run_id(page)
+    expect(page.locator("[data-testid=stAlert]").first).to_be_visible()
+    page.get_by_label("Length", exact=False).first.fill("8")
+    page.keyboard.press("Enter")
+    settled(page)
+    expect(run_button(page)).to_be_enabled()
+    run_button(page).click()
+    page.wait_for_function("(id) => !location.search.includes(id)", arg=failed)
+    wait_for_summary(page)
+    assert points(page) == 7
