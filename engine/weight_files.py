@@ -105,28 +105,29 @@ def _header(file: Path) -> dict[str, Stored]:
             parts = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 - not a mapping
             return {name: Stored(file, part.get_dtype(), tuple(part.get_shape())) for name, part in parts.items()}
     except (SafetensorError, OSError, ValueError) as error:
-        raise LabError(
-            "{file} is damaged ({reason}); fetch or copy it again.", file=str(file), reason=_plainly(str(error))
-        ) from error
+        raise _damaged(file, str(error)) from error
 
 
-# What the library says, by the part of it that stays the same between versions, and what that means.
-_REASONS = (
-    ("HeaderTooLarge", N_("its header claims to be larger than any header is")),
-    ("HeaderTooSmall", N_("it ends before its header")),
-    ("InvalidHeaderLength", N_("it ends within its header")),
-    ("IncompleteBuffer", N_("its length is not what its header says")),
-    ("InvalidOffset", N_("its header puts tensors where they cannot be")),
-    ("TensorInvalidInfo", N_("its header gives a tensor a size that its shape does not have")),
-    ("ValidationOverflow", N_("its header gives a tensor a size that its shape does not have")),
-    ("InvalidHeader", N_("its header cannot be read")),
-    ("mmap", N_("it is empty")),
+# What the library says, without spaces and in small letters (its versions differ in these), and what that means.
+_FAULTS = (
+    ("headertoosmall", N_("{file} is damaged: it ends before its header; fetch or copy it again.")),
+    ("headertoolarge", N_("{file} is damaged: its header claims to be larger than any is; fetch or copy it again.")),
+    ("headerlength", N_("{file} is damaged: it ends within its header; fetch or copy it again.")),
+    ("incomplete", N_("{file} is damaged: its length is not what its header says; fetch or copy it again.")),
+    ("invalidoffset", N_("{file} is damaged: its header puts tensors where they cannot be; fetch or copy it again.")),
+    ("invalidshape", N_("{file} is damaged: a tensor's shape and its bytes do not agree; fetch or copy it again.")),
+    ("invalidinfo", N_("{file} is damaged: a tensor's shape and its bytes do not agree; fetch or copy it again.")),
+    ("overflow", N_("{file} is damaged: a tensor's shape and its bytes do not agree; fetch or copy it again.")),
+    ("header", N_("{file} is damaged: its header cannot be read; fetch or copy it again.")),
 )
 
 
-def _plainly(error: str) -> str:
-    squeezed = error.replace(" ", "").lower()
-    return next((reason for sign, reason in _REASONS if sign.lower() in squeezed), error[:200])
+def _damaged(file: Path, said: str) -> LabError:
+    squeezed = said.replace(" ", "").lower().removeprefix("errorwhiledeserializingheader:")
+    template = next((template for sign, template in _FAULTS if sign in squeezed), None)
+    if template is not None:
+        return LabError(template, file=str(file))
+    return LabError("{file} cannot be read ({reason}); fetch or copy it again.", file=str(file), reason=said[:200])
 
 
 # --- sums -------------------------------------------------------------------------------------------
