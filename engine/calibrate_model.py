@@ -33,8 +33,12 @@ BATCH_CONTEXTS = (128, 1024)
 BUDGET_S = 14.0
 MOST_ROUNDS = 9
 DECODE_WALKS = 3
-# A walk longer than this takes fewer layers: with so many rows it is bound by arithmetic, not by where weights lie.
+# A walk that would take longer passes fewer layers; the next one goes on where it stopped, so that all take turns
+# and no weight is met again before all the others were read.
 WALK_S = 0.1
+# On a busy machine the first round may take this many budgets before it leaves cases out; the plain decode steps
+# at the head of the list are walked in any case.
+FIRST_ROUND_BUDGETS = 2.0
 # Caches of all cases together; a case whose cache would not fit in what is left is not measured.
 CACHE_BYTES = 2**30
 
@@ -56,7 +60,7 @@ def for_model(
     Args:
         dtype: "fp32" or "bf16" (torch's names work too).
         rows: prompt lengths to walk; 1 is decode. Lengths beyond the model's context are left out.
-        budget_s: about how long to measure, once every case has had its first turn.
+        budget_s: about how long to measure.
 
     Raises:
         LabError: the engine does not run this family.
@@ -71,7 +75,7 @@ def for_model(
         held = _layers_that_fit(spec, dtype, device)
         model = DryModel(spec, devices.DTYPES[dtype], device, layers=held)
         wanted = cases(spec, rows, kv_bytes_per_position=model.kv_bytes_per_position, cache_bytes=_cache_bytes(device))
-        layers = {case: _layers_to_walk(case, ceilings, spec, dtype, held) for case in wanted}
+        layers = {case: layers_to_walk(case, ceilings, spec, dtype, held) for case in wanted}
         samples = _walk_all(model, wanted, layers, budget_s=budget_s, on_share=on_share, should_stop=should_stop)
     on_share(1.0)
     timings = {key: summarise(values) for key, values in samples.items()}
@@ -104,6 +108,7 @@ class _Walker:
 
     def __init__(self, model: DryModel, wanted: list[Case], layers: dict[Case, int]) -> None:
         self.samples: dict[OpKey, list[float]] = defaultdict(list)
+        self._walked: set[Case] = set()
         self._model = model
         self._layers = layers
         self._laps = laps_for(model.device)
@@ -111,10 +116,15 @@ class _Walker:
 
     def walk(self, case: Case) -> None:
         """One untimed walk, so that what only the change of shapes costs is not charged, and then those that count."""
+        self._walked.add(case)
         self._walk_once(case)
         for _ in range(DECODE_WALKS if case.tokens == 1 else 1):
             for key, (time_ns, count) in self._walk_once(case).items():
                 self.samples[key].append(time_ns / count)
+
+    def has_walked(self, cases: list[Case]) -> bool:
+        """Whether each of these had its turn."""
+        return self._walked.issuperset(cases)
 
     def _walk_once(self, case: Case) -> dict[OpKey, tuple[float, int]]:
         cache, rotary = self._memory[case]
@@ -133,13 +143,14 @@ def _walk_all(
 ) -> dict[OpKey, list[float]]:
     """Samples in nanoseconds by op: its mean over each walk. All cases take their turn until the time is spent."""
     walker = _Walker(model, wanted, layers)
+    plain = [case for case in wanted if case.rows == 1]
     started = monotonic()
     for done in range(MOST_ROUNDS):
         for place, case in enumerate(wanted):
-            spent = (monotonic() - started) / max(budget_s, 1e-9)
+            spent = (monotonic() - started) / budget_s
             if should_stop():
                 raise Stopped
-            if done > 0 and spent >= 1.0:
+            if spent >= (1.0 if done else FIRST_ROUND_BUDGETS) and walker.has_walked(plain):
                 return walker.samples
             walker.walk(case)
             in_rounds = (done + (place + 1) / len(wanted)) / MOST_ROUNDS
@@ -159,13 +170,12 @@ def _layers_that_fit(spec: Spec, dtype: str, device: torch.device) -> int:
     return max(1, min(spec.num_layers, (devices.free_bytes(device) // 2 - outside) // one))
 
 
-def _layers_to_walk(case: Case, ceilings: Ceilings, spec: Spec, dtype: str, held: int) -> int:
-    """All layers in decode; fewer where arithmetic alone would make a walk longer than `WALK_S`."""
-    if case.tokens == 1:
-        return held
-    flops = 2 * case.rows * spec.parameters.matmul_all / spec.num_layers
-    peak = ceilings.peak_flops_per_s.get(dtype)
-    return max(1, min(held, int(WALK_S * peak / flops))) if peak else 1
+def layers_to_walk(case: Case, ceilings: Ceilings, spec: Spec, dtype: str, held: int) -> int:
+    """As many of the layers held as the roof lets pass in `WALK_S`; at least one."""
+    parameters = (spec.parameters.matmul_all - spec.parameters.embedding) / spec.num_layers
+    read_s = parameters * devices.DTYPES[dtype].itemsize / ceilings.bandwidth_at(weight_bytes(spec, dtype))
+    compute_s = 2 * case.rows * parameters / ceilings.peak_flops_per_s.get(dtype, 1e9)
+    return max(1, min(held, int(WALK_S / max(read_s, compute_s))))
 
 
 def _with_points(ceilings: Ceilings, dtype: str, working_set_bytes: int, timings: dict[OpKey, Timing]) -> Ceilings:

@@ -10,7 +10,7 @@ import torch
 
 from engine import ledger, spec
 from engine.cache import KVCache
-from engine.calibrate_model import cases, for_model, weight_bytes
+from engine.calibrate_model import cases, for_model, layers_to_walk, weight_bytes
 from engine.ceilings import BandwidthPoint, Ceilings
 from engine.device import facts
 from engine.dry_step import Case, ConstantTensors, DryModel, HostLaps, OpKey
@@ -176,9 +176,9 @@ def test_the_working_set_is_the_ledgers_weight_bytes(tiny: spec.Spec, measured: 
 
 
 def test_measuring_again_replaces_and_another_dtype_is_added(tiny: spec.Spec, measured: Ceilings) -> None:
-    again = for_model(measured, tiny, "fp32", rows=[1], budget_s=0.0)
+    again = for_model(measured, tiny, "fp32", rows=[1], budget_s=1e-9)
     assert {p.rows for p in again.linear} < {p.rows for p in measured.linear} | {2, 16, 32}
-    both = for_model(again, tiny, "bf16", rows=[1], budget_s=0.0)
+    both = for_model(again, tiny, "bf16", rows=[1], budget_s=1e-9)
     assert {p.dtype for p in both.linear} == {"fp32", "bf16"}
     assert [p for p in both.linear if p.dtype == "fp32"] == again.linear
 
@@ -205,6 +205,27 @@ def test_cases_that_do_not_fit_the_context_or_the_memory_are_left_out(tiny: spec
     # 16 positions of decode, 2 of prefill; the 64 no longer fit.
     small = cases(tiny, [2, 64], kv_bytes_per_position=10, cache_bytes=200)
     assert small == [Case(1, 1, 16), Case(1, 2, 2)]
+
+
+def test_a_spent_budget_still_walks_the_plain_decode_steps(tiny: spec.Spec, general: Ceilings) -> None:
+    hurried = for_model(general, tiny, "fp32", rows=[1, 4], budget_s=1e-9)
+    assert {(p.batch, p.rows, p.context) for p in hurried.small_ops if p.kind == "attention"} >= {
+        (1, 1, 16),
+        (1, 1, 64),
+    }
+    assert {p.rows for p in hurried.linear} < {1, 4}
+
+
+def test_a_walk_takes_as_many_layers_as_a_tenth_of_a_second_lets_pass(general: Ceilings) -> None:
+    big = spec.read(CONFIG | {"hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36})
+    # q 64 x 4096, k and v 32 x 4096, o 4096 x 64, gate, up and down 3 x 12288 x 4096: 151 781 376 numbers a layer
+    # (and the two head norms of 16), 607 MB in fp32, 30 ms at 20 GB/s.
+    fast = general.model_copy(update={"peak_flops_per_s": {"fp32": 1e12}})
+    assert layers_to_walk(Case(1, 1, 16), fast, big, "fp32", held=36) == 3
+    assert layers_to_walk(Case(1, 1, 16), fast, big, "fp32", held=2) == 2
+    # 128 rows: 39 GFLOP a layer, 39 ms at 1 TFLOP/s; 1024 rows would need 311 ms.
+    assert layers_to_walk(Case(1, 128, 128), fast, big, "fp32", held=36) == 2
+    assert layers_to_walk(Case(1, 1024, 1024), fast, big, "fp32", held=36) == 1
 
 
 def test_a_family_the_engine_does_not_run_is_refused(general: Ceilings) -> None:
