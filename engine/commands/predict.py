@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from engine.commands._output import print_json
 
 
 def predict(arguments: argparse.Namespace) -> None:
-    """Print what prefill and decode would cost; `--json` for the whole document."""
+    """Print what prefill and decode would cost; `--json` for the whole document.
+
+    Beside an id, the model may be a folder with a config.json, or that file itself, and the device a TOML file.
+    """
+    from engine import catalogue, hardware, spec
     from engine.predict import predict as predict_document
 
+    model, device = arguments.model, arguments.hardware
+    own_model = model not in catalogue.ids() and Path(model).exists()
+    own_device = device not in hardware.ids() and Path(device).is_file()
     document = predict_document(
-        arguments.model,
-        arguments.hardware,
+        spec.from_folder(model) if own_model else model,
+        hardware.read_device_file(device) if own_device else device,
         prompt_tokens=arguments.prompt_tokens,
         context=arguments.context,
         batch=arguments.batch,
@@ -24,6 +32,7 @@ def predict(arguments: argparse.Namespace) -> None:
         state=arguments.state,
         tp=arguments.tp,
     )
+    document["model"] = model
     if arguments.json:
         print_json(document)
     else:

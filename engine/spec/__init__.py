@@ -95,12 +95,13 @@ def read(config: Mapping[str, Any]) -> Spec:
 
 
 def from_folder(folder: str | Path) -> Spec:
-    """The Spec of a folder in Hugging Face layout.
+    """The Spec of a folder in Hugging Face layout, or of the config.json itself.
 
     Raises:
         LabError: no config.json, one that is not JSON, or one that `read` refuses.
     """
-    path = Path(folder) / "config.json"
+    path = Path(folder)
+    path = path if path.suffix == ".json" else path / "config.json"
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError, ValueError) as error:

@@ -135,6 +135,7 @@ def test_kimi_s_layer_numbers_start_at_one() -> None:
 def test_a_folder(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
     assert spec.from_folder(tmp_path) == spec.read(LLAMA)
+    assert spec.from_folder(tmp_path / "config.json") == spec.read(LLAMA)
 
 
 @pytest.mark.parametrize(
