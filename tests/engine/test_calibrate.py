@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+import torch
 
 from engine.calibrate import calibrate
 from engine.ceilings import Ceilings
@@ -20,6 +21,7 @@ def told() -> list[tuple[str, float]]:
 
 @pytest.fixture(scope="module")
 def ceilings(told: list[tuple[str, float]]) -> Ceilings:
+    torch.set_num_threads(2)  # so that it shows whether calibration sets its own number
     return calibrate("cpu", 1, progress=lambda sentence, share: told.append((str(sentence), share)), **SMALL)
 
 
@@ -47,8 +49,6 @@ def test_peaks_are_measured_for_both_dtypes_and_launch_costs_something(ceilings:
 
 
 def test_ceilings_say_what_they_were_measured_on(ceilings: Ceilings) -> None:
-    import torch
-
     assert ceilings.device.threads == 1 == torch.get_num_threads()
     assert ceilings.device.torch_version == torch.__version__
     assert ceilings.device.name
