@@ -83,15 +83,16 @@ class Experts:
     def read(cls, spec: specs.Experts, reader: Reader, recipe: specs.Recipe) -> Experts:
         """Take one layer's weights, whose names begin with "mlp."."""
         part = reader.under("mlp.")
-        corrected = recipe.router.rule == "sigmoid"
+        # A sigmoid router's bias corrects the choice of experts and leaves their scores alone.
+        corrects = spec.router_bias and recipe.router.rule == "sigmoid"
         shared = specs.Mlp(spec.shared_width, gated=spec.gated, activation=spec.activation)
         up = "gate_up_proj" if spec.gated else "up_proj"
         return cls(
             router=Router(
                 recipe.router,
                 spec.top_k,
-                part.linear("gate", bias=spec.router_bias),
-                part.vector("gate.e_score_correction_bias") if corrected else None,
+                part.linear("gate", bias=spec.router_bias and not corrects),
+                part.vector("gate.bias") if corrects else None,
             ),
             up=part.vector(f"experts.{up}"),
             down=part.vector("experts.down_proj"),

@@ -16,6 +16,9 @@ from engine.model.attention import Step
 from engine.model.experts import Experts
 from engine.model.feed_forward import FeedForward
 from engine.model.gated_delta import GatedDeltaNet
+from engine.model.kimi_delta import KimiDelta
+from engine.model.latent import LatentAttention
+from engine.model.mamba2 import Mamba2
 from engine.model.reader import Reader
 from engine.model.varied_attention import VariedAttention
 
@@ -61,6 +64,9 @@ ReadMixer = Callable[[Any, Reader, specs.Spec], Mixer]
 MIXERS: dict[type, ReadMixer] = {
     specs.Attention: lambda part, reader, spec: VariedAttention.read(part, reader, spec.norm.eps, spec.recipe),
     specs.GatedDeltaNet: lambda part, reader, spec: GatedDeltaNet.read(part, reader, spec.norm.eps),
+    specs.KimiDelta: lambda part, reader, spec: KimiDelta.read(part, reader, spec.norm.eps),
+    specs.LatentAttention: lambda part, reader, spec: LatentAttention.read(part, reader, spec.recipe),
+    specs.Mamba2: lambda part, reader, spec: Mamba2.read(part, reader, spec.norm.eps, spec.recipe),
 }
 
 

@@ -47,6 +47,7 @@ RENAMED = [
         (r"\.mlp\.(router\.layer|router)\.", ".mlp.gate."),
         (r"\.mlp\.input_linear\.weight$", ".mlp.experts.gate_up_proj"),
         (r"\.mlp\.output_linear\.weight$", ".mlp.experts.down_proj"),
+        (r"\.mlp\.gate\.e_score_correction_bias$", ".mlp.gate.bias"),
         (r"\.shared_experts\.", ".shared_expert."),
         (r"(\.experts\.\d+)\.w1\.", r"\1.gate_proj."),
         (r"(\.experts\.\d+)\.w2\.", r"\1.down_proj."),

@@ -57,7 +57,7 @@ def kimi_linear(top: Fields) -> Spec:
         kernel=linear.size("short_conv_kernel_size", default=config.size("linear_conv_kernel_dim", default=4)),
         full_rank_gate=linear.flag("use_full_rank_gate", default=False),
     )
-    full = latent(config, output_gate=config.flag("mla_use_output_gate", default=False))
+    full = latent(config, output_gate=config.flag("mla_use_output_gate", default=False), nope=True)
     experts = shared_experts(config, "num_experts", "num_shared_experts", top_k_key="num_experts_per_token")
     parts = [layer.feed_forward for layer in leading_dense(config, Layer(full, experts), default=1)]
     attends = _kimi_attention_layers(config, linear)

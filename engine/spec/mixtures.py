@@ -51,9 +51,9 @@ def deepseek_v3(config: Fields) -> Spec:
     return build(config, layers, extras=deepseek_mtp(spec, layer, depth)) if depth else spec
 
 
-def latent(config: Fields, *, output_gate: bool = False) -> LatentAttention:
+def latent(config: Fields, *, output_gate: bool = False, nope: bool = False) -> LatentAttention:
     """Latent attention under DeepSeek's keys, which Kimi uses too."""
-    nope = config.flag("mla_use_nope", default=False)
+    nope = config.flag("mla_use_nope", default=nope)
     rope_dim = config.size("qk_rope_head_dim")
     return LatentAttention(
         heads=config.size("num_attention_heads"),

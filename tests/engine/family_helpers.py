@@ -42,6 +42,49 @@ DELTA: dict[str, Any] = {
     },
 }
 EXPERTS: dict[str, Any] = {"moe_intermediate_size": 24, "num_experts": 8, "num_experts_per_tok": 3}
+LATENT: dict[str, Any] = {
+    "kv_lora_rank": 24,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 12,
+    "v_head_dim": 10,
+    "head_dim": 8,
+    "num_key_value_heads": 6,
+    "first_k_dense_replace": 1,
+    "intermediate_size": 80,
+}
+GROUPED: dict[str, Any] = {
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 3,
+    "n_shared_experts": 2,
+    "moe_intermediate_size": 24,
+    "n_group": 4,
+    "topk_group": 2,
+    "routed_scaling_factor": 2.5,
+}
+DEEPSEEK_YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 10_000.0,
+    "factor": 4.0,
+    "beta_fast": 8.0,
+    "beta_slow": 1.0,
+    "mscale": 0.7,
+    "mscale_all_dim": 1.3,
+    "original_max_position_embeddings": 64,
+}
+GRANITE: dict[str, Any] = {
+    "layer_types": ["linear_attention", "full_attention", "linear_attention", "full_attention"],
+    "mamba_n_heads": 6,
+    "mamba_d_head": 16,
+    "mamba_d_state": 10,
+    "mamba_n_groups": 2,
+    "mamba_expand": 2,
+    "mamba_chunk_size": 32,
+    "shared_intermediate_size": 40,
+    "embedding_multiplier": 3.0,
+    "residual_multiplier": 0.4,
+    "logits_scaling": 5.0,
+    "attention_multiplier": 0.3,
+}
 
 
 def _config(kind: str, **changes: Any) -> transformers.PretrainedConfig:
@@ -82,6 +125,48 @@ CONFIGS: dict[str, Callable[[], transformers.PretrainedConfig]] = {
             "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
         },
     ),
+    "deepseek-v3": lambda: _config("deepseek_v3", **LATENT, **GROUPED, q_lora_rank=20, rope_parameters=DEEPSEEK_YARN),
+    "kimi-k2": lambda: _config("deepseek_v3", **LATENT, **GROUPED, q_lora_rank=None),
+    "kimi-linear": lambda: _config(
+        "kimi_linear",
+        **LATENT,
+        q_lora_rank=None,
+        pad_token_id=0,
+        moe_intermediate_size=24,
+        num_experts=8,
+        num_experts_per_token=3,
+        num_shared_experts=1,
+        routed_scaling_factor=1.7,
+        linear_attn_config={
+            "full_attn_layers": [2, 4],
+            "kda_layers": [1, 3],
+            "head_dim": 16,
+            "num_heads": 3,
+            "short_conv_kernel_size": 4,
+        },
+    ),
+    "nemotron-h": lambda: _config(
+        "nemotron_h",
+        hybrid_override_pattern="M-M*-",
+        mamba_num_heads=6,
+        mamba_head_dim=8,
+        ssm_state_size=10,
+        n_groups=2,
+        chunk_size=32,
+        layer_norm_epsilon=1e-3,
+    ),
+    "granite-hybrid": lambda: _config("granitemoehybrid", **GRANITE, num_local_experts=0),
+    "granite-hybrid-moe": lambda: _config(
+        "granitemoehybrid",
+        **GRANITE,
+        num_local_experts=6,
+        num_experts_per_tok=2,
+        position_embedding_type="rope",
+        rope_parameters={"rope_type": "default", "rope_theta": 1e4},
+    ),
+    "gpt2": lambda: transformers.AutoConfig.for_model(
+        "gpt2", vocab_size=VOCABULARY, n_embd=48, n_layer=3, n_head=6, n_positions=256, layer_norm_epsilon=1e-3
+    ),
     "mistral-v0.1": lambda: _config("mistral", sliding_window=16),
 }
 
@@ -101,9 +186,16 @@ def reference(kind: str) -> Any:
     return model
 
 
+def config_of(model: Any) -> dict[str, Any]:
+    """Its config.json; Nemotron-H's files name the layers by a pattern that transformers keeps under another key."""
+    found: dict[str, Any] = model.config.to_dict()
+    pattern = getattr(model.config, "hybrid_override_pattern", None)
+    return found if pattern is None else {**found, "hybrid_override_pattern": pattern}
+
+
 def engine_of(model: Any, **changes: Any) -> HybridDecoder:
     """The engine's model with the same weights, dimensions from the same config."""
-    spec = specs.read(model.config.to_dict())
+    spec = specs.read(config_of(model))
     return HybridDecoder.from_tensors(dataclasses.replace(spec, **changes), model.state_dict())
 
 
