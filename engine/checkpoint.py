@@ -116,13 +116,15 @@ def resolve(model: str | Path, *, allow_paths: bool) -> Source:
         if made_up := _RANDOM.fullmatch(name):
             return _random(made_up["model"], made_up["layers"])
         path = Path(name).expanduser()
-        if _is_folder(path):
+        if name and _is_folder(path):
             return _from_folder(path.resolve().name, path)
     raise _unknown(name, allow_paths=allow_paths)
 
 
-def ensure(model: str, progress: Progress | None = None, *, allow_paths: bool = True) -> Source:
-    """As `resolve`, and bring what is missing or damaged first.
+def ensure(
+    model: str | Path, progress: Progress | None = None, *, allow_paths: bool = True, thorough: bool = False
+) -> Source:
+    """As `resolve`, and bring what is missing or damaged first. `thorough` reads every byte to find damage.
 
     Raises:
         LabError: as `resolve` and `engine.fetch.fetch`.
@@ -130,7 +132,7 @@ def ensure(model: str, progress: Progress | None = None, *, allow_paths: bool = 
     source = resolve(model, allow_paths=allow_paths)
     if source.id in fetched.ITEMS and source.folder == fetched.ITEMS[source.id][0].path():
         try:
-            fetch.fetch(source.id, progress, thorough=False)
+            fetch.fetch(source.id, progress, thorough=thorough)
         except LabError:
             # The model runs without the vocabulary that is shown beside it.
             if fetched.verify(fetched.ITEMS[source.id][0], thorough=False) != "ready":

@@ -64,7 +64,7 @@ def fetch(arguments: argparse.Namespace) -> None:
 
     bar = ProgressBar()
     try:
-        source = checkpoint.ensure(arguments.model, progress=bar)
+        source = checkpoint.ensure(arguments.model, progress=bar, thorough=True)
     finally:
         bar.close()
     print(source.folder if source.folder is not None else f"{arguments.model} needs no files: its weights are random.")

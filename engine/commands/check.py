@@ -81,7 +81,7 @@ def _demo_model() -> str:
     choice = next(c for c in checkpoint.available() if c.id == "smollm2-135m")
     if not choice.fetched:
         return "not fetched yet; the first run brings it, or `python -m engine fetch smollm2-135m`"
-    return f"here and whole, SHA-256 {checkpoint.ensure(choice.id).weights_hash()[:16]}..."
+    return f"here and whole, SHA-256 {checkpoint.ensure(choice.id, thorough=True).weights_hash()[:16]}..."
 
 
 def _engine() -> str:
