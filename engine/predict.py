@@ -119,7 +119,11 @@ def roof_of(device: DeviceLike, formats: Formats) -> tuple[Roof, str]:
         peak = device.peak_flops_per_s(dtype)
         if peak is not None:
             return Roof(peak, device.bandwidth_bytes_per_s), dtype
-    raise LabError("{device} has no known peak for {dtype}; choose another device.", device=device.id, dtype=wanted)
+    raise LabError(
+        "No peak rate of {device} for {dtype} can be stood by, so its compute limit is unknown; choose another device.",
+        device=device.id,
+        dtype=wanted,
+    )
 
 
 def _check(name: str, value: int) -> None:

@@ -195,7 +195,7 @@ def test_a_device_without_a_peak_for_the_dtype() -> None:
     h100 = hardware.load("h100-sxm")
     without = h100.model_copy(update={"peaks": {"fp32": h100.peaks["fp32"]}})
     assert roof_of(without, Formats())[1] == "fp32"
-    with pytest.raises(LabError, match="no known peak for bf16"):
+    with pytest.raises(LabError, match="No peak rate of h100-sxm for bf16 can be stood by"):
         roof_of(h100.model_copy(update={"peaks": {}}), Formats())
 
 
