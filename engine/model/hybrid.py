@@ -16,6 +16,7 @@ from engine.errors import LabError
 from engine.hybrid_cache import HybridCache
 from engine.model import ops
 from engine.model.attention import Step
+from engine.model.latent import Form
 from engine.model.layers import HybridLayer, Norm
 from engine.model.linear import Linear
 from engine.model.names import Canonical
@@ -26,7 +27,7 @@ from engine.model.rotary import RotaryTable
 class HybridDecoder:
     """A decoder of any family with its cache; the arguments of `from_tensors` are those of the dense one."""
 
-    def __init__(self, spec: specs.Spec, reader: Reader, max_tokens: int) -> None:
+    def __init__(self, spec: specs.Spec, reader: Reader, max_tokens: int, latent_form: Form) -> None:
         self.spec = spec
         self.device = reader.device
         self.dtype = reader.dtype
@@ -34,7 +35,7 @@ class HybridDecoder:
         self._embedding = reader.vector("model.embed_tokens.weight")
         self._positions = reader.vector("model.embed_positions.weight") if spec.positions else None
         self._layers = [
-            HybridLayer.read(layer, reader.under(f"model.layers.{index}."), spec)
+            HybridLayer.read(layer, reader.under(f"model.layers.{index}."), spec, latent_form)
             for index, layer in enumerate(spec.layers)
         ]
         self._norm = Norm.read(spec, reader, "model.norm")
@@ -51,8 +52,11 @@ class HybridDecoder:
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
         max_tokens: int | None = None,
+        latent_form: Form = "absorbed",
     ) -> HybridDecoder:
         """Build from tensors named as the family's checkpoints name them. They are copied; none is kept.
+
+        latent_form: how latent attention reads its cache in decode; see `engine.model.latent`.
 
         Raises:
             LabError: a tensor is missing, or `max_tokens` is beyond the model's context.
@@ -64,7 +68,7 @@ class HybridDecoder:
                 tokens=limit,
                 limit=spec.max_position,
             )
-        return cls(spec, Reader(Canonical(tensors, spec), dtype, torch.device(device)), limit)
+        return cls(spec, Reader(Canonical(tensors, spec), dtype, torch.device(device)), limit, latent_form)
 
     @torch.inference_mode()
     def prefill(self, ids: Tensor, *, positions: int | None = None) -> Tensor:

@@ -45,9 +45,7 @@ class LatentAttention:
     form: Form
 
     @classmethod
-    def read(
-        cls, spec: specs.LatentAttention, reader: Reader, recipe: specs.Recipe, form: Form = "absorbed"
-    ) -> LatentAttention:
+    def read(cls, spec: specs.LatentAttention, reader: Reader, recipe: specs.Recipe, form: Form) -> LatentAttention:
         """Take one layer's weights, whose names begin with "self_attn."."""
         part = reader.under("self_attn.")
         low_rank = spec.q_rank is not None

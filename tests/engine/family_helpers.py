@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -171,6 +172,7 @@ CONFIGS: dict[str, Callable[[], transformers.PretrainedConfig]] = {
 }
 
 
+@functools.cache
 def reference(kind: str) -> Any:
     """transformers' model of this kind, every parameter and buffer of weights random: defaults of 0 and 1 hide bugs."""
     torch.manual_seed(20)
