@@ -1,4 +1,5 @@
-"""What the engine's process keeps from job to job: the last model it loaded, and this machine's ceilings.
+"""What the engine's process keeps from job to job: the last model it loaded. And the ceilings a job needs, measured
+where nobody has them yet.
 
 One model at a time: memory is for the run. Knows nothing of prompts or steps.
 """
@@ -9,24 +10,26 @@ import gc
 
 import torch
 
+from engine import catalogue, settings
 from engine import device as devices
-from engine import settings, weights
 from engine.calibrate import calibrate
 from engine.calibrate_model import for_model, weight_bytes
 from engine.ceilings import Ceilings
 from engine.checkpoint import Source
-from engine.model import Model
+from engine.model import Model, load
 from engine.spec import Spec
 from engine.tell import Teller
 
+DEMO_MODEL = "smollm2-135m"
+
 
 class Bench:
-    """The worker's one model and its ceilings by device."""
+    """The worker's one model, and whose shapes were last asked for."""
 
     def __init__(self) -> None:
         self._model: Model | None = None
         self._loaded: tuple[str, str, str] | None = None
-        self._ceilings: dict[str, Ceilings] = {}
+        self._shapes: tuple[Spec, str] = (catalogue.load(DEMO_MODEL), "fp32")
 
     def has(self, source: Source, device: torch.device, dtype: str) -> bool:
         """Whether this very model is loaded."""
@@ -40,8 +43,7 @@ class Bench:
         """
         if not self.has(source, device, dtype) or self._model is None:
             self.clear()
-            kept_in = getattr(torch, dtype)
-            self._model = Model.from_tensors(source.spec, weights.tensors(source, kept_in), device, kept_in)
+            self._model = load(source, device=str(device), dtype=dtype)
             self._loaded = (source.weights_hash(), str(device), dtype)
         return self._model
 
@@ -53,21 +55,18 @@ class Bench:
             torch.cuda.empty_cache()
 
     def calibrate(self, device: torch.device, teller: Teller) -> Ceilings:
-        """This device's general ceilings, measured now.
+        """This device's ceilings, measured now: the general ones, and those of the shapes last asked for.
 
         Raises:
             Stopped: the job was cancelled.
         """
-        ceilings = calibrate(
-            device, settings.threads(), progress=teller.progress("calibrating"), should_stop=teller.cancelled
-        )
-        self._ceilings[Ceilings.key(ceilings.device)] = ceilings
-        return ceilings
+        spec, dtype = self._shapes
+        return self._add_model(self._general(device, teller), spec, dtype, teller)
 
     def ceilings(
         self, device: torch.device, spec: Spec, dtype: str, known: Ceilings | None, teller: Teller
     ) -> Ceilings:
-        """Ceilings that hold for this device and know this model's shapes; measured where neither is known.
+        """Ceilings that hold for this device and know this model's shapes; measured where there are none.
 
         Args:
             dtype: "fp32" or "bf16".
@@ -76,21 +75,30 @@ class Bench:
         Raises:
             Stopped: the job was cancelled.
         """
-        key = Ceilings.key(devices.facts(device))
-        if known is not None and Ceilings.key(known.device) == key:
-            self._ceilings[key] = known
-        ceilings = self._ceilings.get(key) or self.calibrate(device, teller)
-        if not knows(ceilings, spec, dtype):
-            ceilings = for_model(
-                ceilings, spec, dtype, progress=teller.progress("calibrating"), should_stop=teller.cancelled
-            )
-        if ceilings is not known:
-            self._ceilings[key] = ceilings
-            teller.ceilings(ceilings)
-        return ceilings
+        self._shapes = (spec, dtype)
+        if known is None or Ceilings.key(known.device) != Ceilings.key(devices.facts(device)):
+            known = self._general(device, teller)
+            teller.ceilings(known)
+        if not _of_model(known, spec, dtype).linear:
+            known = self._add_model(known, spec, dtype, teller)
+            teller.ceilings(known)
+        return _of_model(known, spec, dtype)
+
+    def _general(self, device: torch.device, teller: Teller) -> Ceilings:
+        tell = teller.progress("calibrating")
+        return calibrate(device, settings.threads(), progress=tell, should_stop=teller.cancelled)
+
+    def _add_model(self, ceilings: Ceilings, spec: Spec, dtype: str, teller: Teller) -> Ceilings:
+        tell = teller.progress("calibrating")
+        return for_model(ceilings, spec, dtype, progress=tell, should_stop=teller.cancelled)
 
 
-def knows(ceilings: Ceilings, spec: Spec, dtype: str) -> bool:
-    """Whether this model's own shapes were measured in this dtype."""
-    in_one_step = weight_bytes(spec, dtype)
-    return any((point.dtype, point.working_set_bytes) == (dtype, in_one_step) for point in ceilings.linear)
+def _of_model(ceilings: Ceilings, spec: Spec, dtype: str) -> Ceilings:
+    """The same without the points of other models: all that this model's predictions use, and a record needs."""
+    key = (dtype, weight_bytes(spec, dtype))
+    return ceilings.model_copy(
+        update={
+            "linear": [point for point in ceilings.linear if (point.dtype, point.working_set_bytes) == key],
+            "small_ops": [point for point in ceilings.small_ops if (point.dtype, point.working_set_bytes) == key],
+        }
+    )

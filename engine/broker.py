@@ -27,7 +27,7 @@ from engine.supervisor import Limits, Supervisor
 from engine.tasks import MachineView, Task, TaskView
 
 STOP_SAVING_S = 0.5
-STORED_EVENTS = 32
+STORED_RUNS = 16
 
 
 class Broker:
@@ -52,7 +52,9 @@ class Broker:
         self._history = History()
         self._desk = Desk(store, allow_paths=allow_paths)
         self._supervisor = Supervisor(self._desk, eager=start_worker, limits=limits)
-        self._stored_events = lru_cache(maxsize=STORED_EVENTS)(self._read_events)
+        # A stored run never changes, so whoever reads it again may have what was read before.
+        self._stored = lru_cache(maxsize=STORED_RUNS)(self._read)
+        self._stored_events = lru_cache(maxsize=STORED_RUNS)(self._read_events)
 
     def start(self) -> None:
         """Start the worker (it warms up meanwhile) and the writing of records."""
@@ -177,7 +179,7 @@ class Broker:
     def _read_events(self, run_id: str) -> list[str]:
         return events_of(self._stored(run_id))
 
-    def _stored(self, run_id: str) -> Run:
+    def _read(self, run_id: str) -> Run:
         run = self._store.get(run_id)
         if run is None:
             raise LabError(

@@ -14,6 +14,7 @@ from collections import deque
 from engine import __version__
 from engine.ceilings import Ceilings, DeviceFacts
 from engine.errors import N_, LabError, Sentence
+from engine.known_ceilings import KnownCeilings, named
 from engine.live import LiveRun
 from engine.protocol import (
     Advanced,
@@ -45,7 +46,6 @@ class Desk:
     """The queue and its owners. One run an owner at a time, queued or running."""
 
     def __init__(self, store: Store, *, allow_paths: bool) -> None:
-        self._store = store
         self._allow_paths = allow_paths
         self._saver = Saver(store)
         self._lock = threading.RLock()
@@ -55,7 +55,7 @@ class Desk:
         self._began = 0.0
         self._run_seconds: deque[float] = deque(maxlen=REMEMBERED_RUNS)
         self._tasks: dict[str, Task] = {}
-        self._ceilings: dict[str, Ceilings | None] = {}
+        self._ceilings = KnownCeilings(store)
         self._notice: Sentence | None = None
 
     def start(self) -> None:
@@ -258,20 +258,15 @@ class Desk:
     # ---- ceilings and tasks ----------------------------------------------------------------------
 
     def _ceilings_for(self, device: str | None, devices: list[DeviceFacts]) -> Ceilings | None:
-        kind = device.partition(":")[0] if device else None
-        facts = next((each for each in devices if kind in (None, each.kind)), None)
-        if facts is None:
+        facts = named(device, devices)
+        try:
+            return self._ceilings.of(facts) if facts else None
+        except LabError as error:
+            self._notice = error.sentence
             return None
-        key = Ceilings.key(facts)
-        if self._ceilings.get(key) is None:
-            try:
-                self._ceilings[key] = self._store.ceilings(key)
-            except LabError as error:
-                self._notice = error.sentence
-        return self._ceilings.get(key)
 
     def _keep_ceilings(self, ceilings: Ceilings) -> None:
-        self._ceilings[Ceilings.key(ceilings.device)] = ceilings
+        self._ceilings.keep(ceilings)
 
         def saved(trouble: Sentence | None) -> None:
             self._notice = trouble
@@ -296,7 +291,7 @@ class Desk:
             reason=reason,
             device=devices[0] if devices else None,
             devices=devices,
-            ceilings=self._ceilings_for(None, devices),
+            ceilings=self._ceilings.shown_of(devices[0]) if devices else None,
             calibration=calibrations[-1] if calibrations else None,
             waiting=waiting,
             expected_wait_s=wait_s,

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from engine import checkpoint, settings
 from engine import device as devices
-from engine.bench import Bench
+from engine.bench import DEMO_MODEL, Bench
 from engine.errors import N_, LabError, Sentence
 from engine.measure import Stopped
 from engine.protocol import CalibrateJob, FetchJob, Finished, Job, Ready, RunJob
@@ -26,7 +26,6 @@ from engine.tell import Teller
 if TYPE_CHECKING:
     from engine.worker import Commands
 
-DEMO_MODEL = "smollm2-135m"
 IDLE_S = 1.0
 """Without a job for so long after the start, the demo model is loaded, so that the first run need not."""
 
