@@ -20,5 +20,5 @@ def test_the_probe_takes_time_and_does_the_same_work_each_time() -> None:
 
 
 def test_load_average_is_the_systems_own() -> None:
-    load = probe.load_average()
-    assert load is None or abs(load - os.getloadavg()[0]) < 1.0
+    before, load, after = os.getloadavg(), probe.load_average(), os.getloadavg()
+    assert load in (before[0], after[0])
