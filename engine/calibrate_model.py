@@ -16,9 +16,10 @@ import torch
 
 from engine import device as devices
 from engine.ceilings import Ceilings, LinearPoint, SmallOpPoint
-from engine.dry_step import Case, DryModel, OpKey, laps_for
+from engine.dry_step import Case, DryModel
 from engine.errors import N_
 from engine.hardware_device import TORCH_NAMES
+from engine.laps import OpKey, laps_for
 from engine.measure import Progress, ShouldStop, Stopped, Timing, part, summarise
 from engine.model import supported
 from engine.spec import Spec

@@ -13,8 +13,9 @@ from engine.cache import KVCache
 from engine.calibrate_model import cases, for_model, layers_to_walk, weight_bytes
 from engine.ceilings import BandwidthPoint, Ceilings
 from engine.device import facts
-from engine.dry_step import Case, ConstantTensors, DryModel, HostLaps, OpKey
+from engine.dry_step import Case, ConstantTensors, DryModel
 from engine.errors import LabError
+from engine.laps import HostLaps, OpKey
 from engine.ledger import Formats
 from engine.measure import Stopped
 from engine.model.decoder import Decoder
