@@ -56,6 +56,7 @@ RENAMED = [
         (r"\.self_attn\.forget_gate\.", ".self_attn."),
     )
 ]
+CONV1D = re.compile(r"\.(c_attn|c_proj|c_fc)\.weight$")
 EXPERT = re.compile(r"^(?P<layer>.*\.mlp\.experts)\.(?P<index>\d+)\.(?P<part>\w+)\.weight$")
 
 
@@ -75,7 +76,9 @@ class Canonical(Mapping[str, Tensor]):
                 parts = experts.setdefault(numbered["layer"], {})
                 parts.setdefault(numbered["part"], {})[int(numbered["index"])] = stored
             else:
-                self._sources.update(_split(name, self._read(stored), spec))
+                # GPT-2's linears are stored [in, out].
+                turned = bool(CONV1D.search(stored))
+                self._sources.update(_split(name, self._read(stored, turned=turned), spec))
         for layer, parts in experts.items():
             self._sources.update(_stacked(layer, parts, tensors))
         _repeat_folded(self._sources, spec)
@@ -92,8 +95,8 @@ class Canonical(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self._sources)
 
-    def _read(self, stored: str) -> Source:
-        return lambda: self._tensors[stored]
+    def _read(self, stored: str, *, turned: bool) -> Source:
+        return lambda: self._tensors[stored].t() if turned else self._tensors[stored]
 
 
 def renamed(stored: str) -> str:
@@ -109,9 +112,7 @@ def _split(name: str, read: Source, spec: Spec) -> dict[str, Source]:
     inner, _, part = prefix.rpartition(".")
     if part == "c_attn":
         thirds = [f"{inner.removesuffix('.attn')}.self_attn.{x}_proj.{last}" for x in "qkv"]
-        return _pieces(thirds, lambda: list(read().t().chunk(3) if last == "weight" else read().chunk(3)))
-    if spec.model_type == "gpt2" and last == "weight" and part in ("o_proj", "up_proj", "down_proj"):
-        return {name: lambda: read().t()}
+        return _pieces(thirds, lambda: list(read().chunk(3)))
     if part == "in_proj_qkvz":
         return _pieces([f"{inner}.in_proj_qkv.weight", f"{inner}.in_proj_z.weight"], lambda: _by_key_head(read(), spec))
     if part == "in_proj_ba":

@@ -104,7 +104,7 @@ CONFIGS: dict[str, Callable[[], transformers.PretrainedConfig]] = {
         num_local_experts=6,
         num_experts_per_tok=2,
         sliding_window=9,
-        swiglu_limit=1.5,
+        swiglu_limit=0.3,
         rope_parameters={
             "rope_type": "yarn",
             "rope_theta": 10_000.0,

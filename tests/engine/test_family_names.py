@@ -1,0 +1,70 @@
+"""A model is the same whatever its checkpoint calls its tensors; what no text step reads is not asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from family_helpers import CONFIGS, config_of, engine_logits, engine_of, reference, tokens, worst
+from safetensors.torch import load_file
+
+from engine import ledger
+from engine import spec as specs
+from engine.errors import LabError
+from engine.ledger import Formats
+from engine.model.hybrid import HybridDecoder
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_names_as_the_families_publish_them(kind: str, tmp_path: Path) -> None:
+    """transformers writes files under the names of the published checkpoints, which are not those it works with."""
+    theirs = reference(kind)
+    theirs.save_pretrained(tmp_path)
+    published = load_file(tmp_path / "model.safetensors")
+    spec = specs.read(config_of(theirs))
+    ids = tokens(1, 10)
+    expected = engine_logits(engine_of(theirs), ids, 8)
+    assert worst(engine_logits(HybridDecoder.from_tensors(spec, published), ids, 8), expected) == 0
+
+
+def test_a_text_part_inside_a_larger_model() -> None:
+    theirs = reference("qwen3.5")
+    nested = {name.replace("model.", "model.language_model.", 1): t for name, t in theirs.state_dict().items()}
+    nested |= {"model.visual.blocks.0.attn.qkv.weight": torch.zeros(1), "mtp.fc.weight": torch.zeros(1)}
+    spec = specs.read({"model_type": "qwen3_5", "text_config": config_of(theirs)})
+    ids = tokens(1, 10)
+    found = engine_logits(HybridDecoder.from_tensors(spec, nested), ids, 8)
+    assert worst(found, engine_logits(engine_of(theirs), ids, 8)) == 0
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_a_model_made_from_its_dimensions_alone(kind: str) -> None:
+    """Random weights have the names of the Spec, with one expert standing for all."""
+    spec = specs.read(config_of(reference(kind)))
+    made = {name: torch.rand(shape) * 0.1 for name, shape in spec.tensors().items()}
+    model = HybridDecoder.from_tensors(spec, made)
+    formats = Formats(weights="fp32", kv="fp32", state="fp32")
+    assert model.resident_weight_bytes == ledger.resident(spec, formats=formats).weights
+    assert all(logits.isfinite().all() for logits in engine_logits(model, tokens(1, 10), 8))
+
+
+def test_a_missing_tensor_is_named() -> None:
+    theirs = reference("qwen3.5")
+    tensors = dict(theirs.state_dict())
+    del tensors["model.layers.1.linear_attn.A_log"]
+    with pytest.raises(LabError, match=r"model\.layers\.1\.linear_attn\.A_log"):
+        HybridDecoder.from_tensors(specs.read(config_of(theirs)), tensors)
+
+
+def test_latent_attention_is_the_same_in_both_its_forms() -> None:
+    """Absorbed or re-expanded: equal logits from the same cache."""
+    theirs = reference("deepseek-v3")
+    spec, ids = specs.read(config_of(theirs)), tokens(3, 24)
+    forms = [
+        HybridDecoder.from_tensors(spec, theirs.state_dict(), latent_form=form)  # type: ignore[arg-type]
+        for form in ("absorbed", "re-expanded")
+    ]
+    absorbed, expanded = (engine_logits(model, ids, 20) for model in forms)
+    assert 0 < worst(absorbed, expanded) < 1e-5
+    assert forms[0].cache.bytes == forms[1].cache.bytes
