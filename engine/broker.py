@@ -22,7 +22,7 @@ from engine.history import History
 from engine.live import LiveRun, events_of
 from engine.record import Run, RunRequest, RunView, new_run_id, now
 from engine.request import check
-from engine.store import Store, open_store
+from engine.store import RunRow, Store, open_store
 from engine.supervisor import Limits, Supervisor
 from engine.tasks import MachineView, Task, TaskView
 
@@ -136,6 +136,14 @@ class Broker:
         if live.record is None:
             raise LabError("Run {id} has not ended yet; its record is written when it does.", id=run_id)
         return live.record
+
+    def runs(self, limit: int, model: str | None = None) -> list[RunRow]:
+        """The newest runs, of one model or of all, those that ship with the lab last.
+
+        Raises:
+            LabError: the store cannot be read.
+        """
+        return self._store.list(limit, model)
 
     def wait_for(self, run_id: str, timeout_s: float) -> Run:
         """The record of a run once it has ended; blocks.

@@ -178,15 +178,19 @@ def _decode(case: _Case, step: StepLedger) -> dict[str, Any]:
         "batch": batch,
         "tokens_per_s": batch / timed["time_s"],
         **timed,
-        "weights_only": _weights_only(case, step, attended),
+        "weights_only": _weights_only(case, step),
         "attention": {"intensity": attended / cached if cached else None},
     }
 
 
-def _weights_only(case: _Case, step: StepLedger, attended: int) -> dict[str, float]:
-    """What the weights alone ask for: everything but attention over the cache and the states' own update."""
-    updates = sum(op.flops for op in step.of_kind("recurrence")) if case.convention.recurrence != "none" else 0
-    flops, moved = step.flops - attended - updates, step.bytes.weights
+def weights_only(step: StepLedger, convention: Convention) -> tuple[int, int]:
+    """FLOPs and bytes that the weights alone ask of a step: no attention over the cache, no update of the states."""
+    updates = sum(op.flops for op in step.of_kind("recurrence")) if convention.recurrence != "none" else 0
+    return step.flops - sum(op.flops for op in step.of_kind("attention")) - updates, step.bytes.weights
+
+
+def _weights_only(case: _Case, step: StepLedger) -> dict[str, float]:
+    flops, moved = weights_only(step, case.convention)
     compute, memory = flops / case.roof.flops_per_s, moved / case.roof.bytes_per_s
     return {
         "time_s": max(compute, memory),

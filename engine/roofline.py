@@ -123,8 +123,8 @@ def kv_equals_state_context(
 
 
 @lru_cache(maxsize=512)
-def state_equals_replaced_kv_context(spec: Spec, *, formats: Formats = BF16) -> int | None:
-    """Positions at which the recurrent layers, were they attention, would store as much as their states take.
+def replaced_kv_bytes_per_position(spec: Spec, *, formats: Formats = BF16) -> float | None:
+    """What the recurrent layers, were they attention like the others, would store for each position.
 
     None where a model has not both kinds of layers.
     """
@@ -133,8 +133,20 @@ def state_equals_replaced_kv_context(spec: Spec, *, formats: Formats = BF16) -> 
     recurrent = sum(count for layer, count in spec.groups if layer.mixer is not None) - attending
     if not recurrent or not attending:
         return None
-    replaced = recurrent * held.kv_allocated / attending
-    positions: float = held.state / replaced
+    replaced: float = recurrent * held.kv_allocated / attending
+    return replaced
+
+
+@lru_cache(maxsize=512)
+def state_equals_replaced_kv_context(spec: Spec, *, formats: Formats = BF16) -> int | None:
+    """Positions at which the recurrent layers, were they attention, would store as much as their states take.
+
+    None where a model has not both kinds of layers.
+    """
+    replaced = replaced_kv_bytes_per_position(spec, formats=formats)
+    if replaced is None:
+        return None
+    positions: float = resident(spec, max_tokens=1, formats=formats).state / replaced
     return round(positions)
 
 

@@ -1,0 +1,53 @@
+"""The points of a measured run on a roofline: intensity by the ledger's count, rate by the clock.
+
+One point for the prefill and one for the median decode step. Both counts and times come from the record; nothing is
+predicted here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.record import Phase, Run, Step
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredPoint:
+    """One measured step. tokens: rows of the whole batch."""
+
+    run_id: str
+    device: str
+    phase: Phase
+    batch: int
+    tokens: int
+    context: int
+    intensity: float
+    flops_per_s: float
+    time_s: float
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens read or written a second, of all sequences together."""
+        return self.tokens / self.time_s
+
+
+def points(run: Run) -> list[MeasuredPoint]:
+    """The prefill and the median decode step of a run; empty where it measured none."""
+    decodes = sorted((step for step in run.steps if step.phase == "decode" and step.time_ns), key=lambda s: s.time_ns)
+    chosen = [step for step in run.steps if step.phase == "prefill" and step.time_ns][:1]
+    chosen += decodes[len(decodes) // 2 :][:1]
+    return [_point(run, step) for step in chosen if step.bytes.total]
+
+
+def _point(run: Run, step: Step) -> MeasuredPoint:
+    return MeasuredPoint(
+        run_id=run.id,
+        device=run.device.name if run.device else "?",
+        phase=step.phase,
+        batch=run.request.batch,
+        tokens=step.tokens * run.request.batch,
+        context=step.context,
+        intensity=step.flops / step.bytes.total,
+        flops_per_s=step.flops / (step.time_ns * 1e-9),
+        time_s=step.time_ns * 1e-9,
+    )
