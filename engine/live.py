@@ -18,6 +18,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -152,7 +153,7 @@ class LiveRun:
         self._changed.notify_all()
         wakeups, self._wakeups = self._wakeups, {}
         for loop, wakeup in wakeups.items():
-            if not loop.is_closed():
+            with suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits there any more
                 loop.call_soon_threadsafe(wakeup.set)
 
     # ---- read by anyone --------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import math
+from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
 from pydantic import ValidationError
@@ -45,14 +46,17 @@ def read_run(content: bytes) -> Run:
         run = Run.model_validate({**document, "imported_at": now()})
     except ValidationError as error:
         raise _explain(error) from error
+    _check_moment(run.created_at)
     _check_steps(run)
     _check_summary(run)
+    if run.ceilings is not None and not run.ceilings.bandwidth:
+        raise LabError("The run's ceilings hold no read bandwidth, so that nothing can be compared with them.")
     return run
 
 
 def _parse(content: bytes) -> dict[str, Any]:
     try:
-        document = json.loads(content, parse_constant=_refuse_constant)
+        document = json.loads(content, parse_constant=_refuse_number, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise LabError("The file is not JSON; import what `runs export` or the page's JSON download wrote.") from error
     if not isinstance(document, dict) or "schema" not in document:
@@ -66,18 +70,35 @@ def _parse(content: bytes) -> dict[str, Any]:
     return document
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise LabError("The file holds {value} where a number has to be.", value=name)
+def _refuse_number(text: str) -> NoReturn:
+    raise LabError("The file holds {value} where a number has to be.", value=text[:40])
+
+
+def _finite(text: str) -> float:
+    """1e999 is good JSON, and infinity to Python."""
+    value = float(text)
+    return value if math.isfinite(value) else _refuse_number(text)
 
 
 def _explain(error: ValidationError) -> LabError:
     first = error.errors(include_url=False)[0]
-    # Numbers that are no numbers cannot be in JSON, but 1e999 reads as infinity: pydantic says so itself.
     return LabError(
         "The run's field {field} is wrong: {reason}.",
         field=".".join(str(part) for part in first["loc"]) or "run",
         reason=first["msg"].removeprefix("Value error, ").rstrip("."),
     )
+
+
+def _check_moment(text: str) -> None:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    # Lists sort by it as text: it has to look as the lab writes it.
+    if moment is None or moment.utcoffset() != timedelta(0) or len(text) > len(now()):
+        raise LabError(
+            "The run was made at {moment}, which is not a moment like {example}.", moment=text[:40], example=now()
+        )
 
 
 def _check_steps(run: Run) -> None:
@@ -113,8 +134,8 @@ def _check_step_numbers(step: Step) -> None:
     if step.time_ns == 0:
         raise LabError("Step {number} took 0 ns, which no machine can.", number=step.index)
     lines = [line for line in step.predicted_ns.model_dump().values() if line is not None]
-    if not all(math.isfinite(line) and line >= 0 for line in lines):
-        raise LabError("Step {number} has a predicted time that is not a positive number.", number=step.index)
+    if min(lines) <= 0:
+        raise LabError("Step {number} has a predicted time that is not above 0.", number=step.index)
     if step.resident_bytes.kv_filled > step.resident_bytes.kv_allocated:
         raise LabError("Step {number} fills more of the KV cache than is allocated.", number=step.index)
 

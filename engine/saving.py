@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import queue
 import threading
+import traceback
 from collections.abc import Callable
 from typing import Protocol
 
 from engine.ceilings import Ceilings
-from engine.errors import LabError, Sentence
+from engine.errors import N_, LabError, Sentence
 from engine.record import Run
 
 RETRY_S = 30.0
+KEPT_UNSAVED = 100
+DEFECT = N_("The run could not be saved ({kind}): a defect of the lab, described in its log.")
 
 
 class Keeper(Protocol):
@@ -66,6 +69,8 @@ class Saver:
             error = self._put(what)
             if error is not None and isinstance(what, Run):
                 self._unsaved[what.id] = (what, saved)
+                if len(self._unsaved) > KEPT_UNSAVED:
+                    del self._unsaved[next(iter(self._unsaved))]
             saved(error)
 
     def _retry(self) -> None:
@@ -83,4 +88,7 @@ class Saver:
                 self._store.put_ceilings(what)
         except LabError as error:
             return error.sentence
+        except Exception as error:
+            traceback.print_exc()
+            return Sentence(template=DEFECT, params={"kind": type(error).__name__})
         return None

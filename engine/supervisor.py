@@ -7,9 +7,9 @@ is to the worker, and nothing of owners, queues or stores: whoever uses it says 
 from __future__ import annotations
 
 import queue
-import signal
 import threading
 import time
+import traceback
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -17,6 +17,8 @@ from engine.ceilings import DeviceFacts
 from engine.errors import N_, LabError, Sentence
 from engine.protocol import Cancel, Event, Finished, Job, Ping, Ready, Unusable
 from engine.worker_process import Ended, Heard, WorkerProcess
+
+_SIGKILL = 9  # signal.SIGKILL is not there on Windows
 
 WorkerState = Literal["off", "starting", "ready", "busy", "restarting", "unusable"]
 
@@ -108,20 +110,28 @@ class Supervisor:
 
     def _work(self) -> None:
         while not self._stopping:
-            self._start_if_needed()
-            self._give_job()
             try:
-                message = self._inbox.get(timeout=self._patience())
-            except queue.Empty:
-                message = None
-            if isinstance(message, Heard):
-                self._hear(message)
-            elif isinstance(message, Ended):
-                self._bury(message)
-            elif isinstance(message, str):
-                self._ask_to_end(message)
-            self._check_deadlines()
+                self._turn()
+            except Exception:
+                # This thread is the engine's life: a defect in one turn must not be the end of all others.
+                traceback.print_exc()
         self._shut_down()
+
+    def _turn(self) -> None:
+        """Do what can be done, then wait for one message and act on it."""
+        self._start_if_needed()
+        self._give_job()
+        try:
+            message = self._inbox.get(timeout=self._patience())
+        except queue.Empty:
+            message = None
+        if isinstance(message, Heard):
+            self._hear(message)
+        elif isinstance(message, Ended):
+            self._bury(message)
+        elif isinstance(message, str):
+            self._ask_to_end(message)
+        self._check_deadlines()
 
     def _start_if_needed(self) -> None:
         wanted = self._eager and self.state != "unusable"
@@ -239,13 +249,13 @@ STOPPED = Sentence(template=N_("The lab was stopped before this run ended; press
 
 def cause_of_death(end: Ended) -> Sentence:
     """Why a worker that was at work is gone, as far as its parent can tell."""
-    if end.returncode == -signal.SIGKILL:
+    if end.returncode == -_SIGKILL:
         return Sentence(
             template=N_(
                 "The engine's process was killed (signal {number}), most likely because the machine ran out of "
                 "memory: choose a smaller model, batch or length, or press Run again."
             ),
-            params={"number": int(signal.SIGKILL)},
+            params={"number": _SIGKILL},
         )
     if end.returncode < 0:
         return Sentence(

@@ -71,6 +71,10 @@ def _set(*path: str | int, to: Any) -> Spoil:
         (_set("steps", 2, "predicted_ns", "expected", to=-5.0), "Step 2 has a predicted time"),
         (_set("steps", 2, "resident_bytes", "kv_filled", to=10**12), "Step 2 fills more of the KV cache"),
         (_set("output", "token_ids", to=[1, 2, 3, 4]), "output has 4 tokens that are not those of its 4 steps"),
+        (_set("created_at", to="tomorrow"), "The run was made at tomorrow, which is not a moment like"),
+        (_set("created_at", to="2026-01-02T03:04:05"), "which is not a moment like"),
+        (_set("created_at", to="2026-01-02T03:04:05.123456+00:00"), "which is not a moment like"),
+        (_set("ceilings", "bandwidth", to=[]), "The run's ceilings hold no read bandwidth"),
         (_set("output", "token_ids", to=[]), "output has 0 tokens"),
         (_set("summary", "tokens_per_s", to=99.0), "The run's summary says tokens_per_s = 99.0; its own steps give"),
         (_set("summary", "ttft_ms", to=None), "The run's summary says ttft_ms = None"),
@@ -113,7 +117,7 @@ def test_numbers_that_are_none_are_said(value: str) -> None:
 
 def test_a_number_too_large_for_any_machine_is_said() -> None:
     text = run().to_json().replace('"measured_roof":20000000.0', '"measured_roof":1e999', 1)
-    with pytest.raises(LabError, match="predicted time that is not a positive number"):
+    with pytest.raises(LabError, match="The file holds 1e999 where a number has to be"):
         read_run(text.encode())
 
 
