@@ -15,8 +15,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from engine import settings
 from engine.errors import LabError, Sentence
 from engine.fetched import ITEMS, MANIFEST, Item, verify, write_manifest
@@ -142,6 +140,8 @@ def _to_disk(path: Path) -> None:
 @contextmanager
 def _alone(tell: Progress) -> Iterator[None]:
     """Hold the lock of this home's fetches; it goes with the process that holds it."""
+    from filelock import FileLock, Timeout  # brings asyncio, which a page that fetches nothing need not wait for
+
     settings.home().mkdir(parents=True, exist_ok=True)
     lock = FileLock(settings.home() / "fetch.lock")
     try:

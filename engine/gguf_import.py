@@ -132,7 +132,7 @@ def _write_tokenizer(fact: Callable[[str], Any], folder: Path) -> None:
         "chat_template": fact("tokenizer.chat_template"),
         "clean_up_tokenization_spaces": False,
         "model_max_length": int(fact("llama.context_length")),
-        "tokenizer_class": "GPT2Tokenizer",
+        "tokenizer_class": "PreTrainedTokenizerFast",  # transformers' GPT2Tokenizer would drop the split of digits
     }
     _write_json(folder / "tokenizer_config.json", settings)
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import tokenizers
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 
 from engine import chat, fetched
+from engine import tokenizer_files as files
 from engine.byte_level import CHARACTERS, unspell
 from engine.checkpoint import Source
 from engine.errors import LabError
@@ -177,8 +177,15 @@ def load(source: Source | Path | str) -> Tokenizer:
         return byte_tokenizer(source.spec.vocab_size, source.spec.bos_id, tuple(source.spec.eos_ids))
     rows = source.spec.vocab_size if isinstance(source, Source) else None
     folder = source.folder if isinstance(source, Source) and source.folder is not None else Path(str(source))
-    files = (folder / name for name in _FILES)
-    return _load(folder, rows, tuple(_stamp(file) for file in files))
+    return _load(folder, rows, files.stamps(folder))
+
+
+@lru_cache(maxsize=4)
+def _load(folder: Path, rows: int | None, stamps: tuple[object, ...]) -> Tokenizer:
+    inner = files.read(folder / "tokenizer.json")
+    settings = files.read_json(folder / "tokenizer_config.json")
+    template = chat.from_folder(folder, settings)
+    return Tokenizer(inner, eos_ids=files.eos_ids(folder, inner), template=template, rows=rows)
 
 
 def qwen() -> Tokenizer:
@@ -191,14 +198,14 @@ def qwen() -> Tokenizer:
         raise LabError(
             "The vocabulary of Qwen3.5 is not here yet; it comes with `python -m engine fetch smollm2-135m`."
         )
-    path = fetched.QWEN_VOCABULARY.path() / "tokenizer.json"
-    return _load_qwen(path, _stamp(path))
+    folder = fetched.QWEN_VOCABULARY.path()
+    return _load_qwen(folder, files.stamps(folder))
 
 
 @lru_cache(maxsize=1)
-def _load_qwen(path: Path, stamp: object) -> Tokenizer:
-    inner = _read(path)
-    return Tokenizer(inner, eos_ids=_ids_of(inner, "<|im_end|>", "<|endoftext|>"))
+def _load_qwen(folder: Path, stamps: tuple[object, ...]) -> Tokenizer:
+    inner = files.read(folder / "tokenizer.json")
+    return Tokenizer(inner, eos_ids=files.ids_of(inner, "<|im_end|>", "<|endoftext|>"))
 
 
 @lru_cache(maxsize=8)
@@ -220,62 +227,6 @@ def byte_tokenizer(rows: int, begin_id: int | None, eos_ids: tuple[int, ...]) ->
     inner.decoder = decoders.ByteLevel()
     inner.add_special_tokens([AddedToken(mark, special=True, normalized=False) for mark in marks.values()])
     return Tokenizer(inner, eos_ids=(token_id for token_id in eos_ids if token_id in marks), rows=rows)
-
-
-# --- reading a folder -------------------------------------------------------------------------------
-
-_FILES = ("tokenizer.json", "tokenizer_config.json", "config.json", "generation_config.json", "chat_template.jinja")
-
-
-@lru_cache(maxsize=4)
-def _load(folder: Path, rows: int | None, stamps: tuple[object, ...]) -> Tokenizer:
-    inner = _read(folder / "tokenizer.json")
-    settings = _json(folder / "tokenizer_config.json")
-    ids = [*_eos(_json(folder / "config.json")), *_eos(_json(folder / "generation_config.json"))]
-    named = chat.token_text(settings.get("eos_token"))
-    ids += _ids_of(inner, named) if named is not None else []
-    return Tokenizer(inner, eos_ids=ids, template=chat.from_folder(folder, settings), rows=rows)
-
-
-def _read(path: Path) -> tokenizers.Tokenizer:
-    if not path.is_file():
-        raise LabError("{folder} has no tokenizer.json, so text cannot become tokens.", folder=str(path.parent))
-    try:
-        return tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises bare Exception
-        raise LabError(
-            "{path} is not a tokenizer that can be read ({reason}).", path=str(path), reason=str(error)[:200]
-        ) from error
-
-
-def _json(path: Path) -> Mapping[str, Any]:
-    """A JSON object; empty where the file is missing. config.json is judged elsewhere, the others are optional."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, RecursionError) as error:
-        raise LabError("{path} is not valid JSON.", path=str(path)) from error
-    return content if isinstance(content, dict) else {}
-
-
-def _eos(config: Mapping[str, Any]) -> list[int]:
-    value = config.get("eos_token_id")
-    values = value if isinstance(value, list) else [value]
-    return [item for item in values if isinstance(item, int) and not isinstance(item, bool) and item >= 0]
-
-
-def _ids_of(inner: tokenizers.Tokenizer, *tokens: str) -> list[int]:
-    found = (inner.token_to_id(token) for token in tokens)
-    return [token_id for token_id in found if token_id is not None]
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    try:
-        facts = path.stat()
-    except OSError:
-        return None
-    return facts.st_size, facts.st_mtime_ns
 
 
 # --- bytes ------------------------------------------------------------------------------------------

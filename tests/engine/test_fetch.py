@@ -148,6 +148,7 @@ def test_damage_is_noticed_and_repaired(
     fetch.fetch(MODEL)
     sound = (index.item.path() / "tokenizer.json").read_bytes()
     damage(index.item)
+    assert fetched.state(index.item) == ("ready" if damage is flip_a_byte else "damaged")
     assert fetched.verify(index.item, thorough=thorough) == "damaged"
     fetch.fetch(MODEL, thorough=thorough)
     assert fetched.verify(index.item) == "ready"

@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 from tiktoken.load import load_tiktoken_bpe
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, processors
 from tokenizers import Tokenizer as Inner
+from transformers import AutoTokenizer
 
 from engine import checkpoint, fetched, tiktoken_import, tokenizer
+from engine.byte_level import spell
 from engine.errors import LabError
 from engine.tokenizer import Tokenizer
 
@@ -45,6 +47,11 @@ def test_tokens_are_those_of_llama_cpp(demo: Tokenizer) -> None:
     assert len(SAMPLES) == 200
     for sample in SAMPLES:
         assert demo.encode(sample["text"]) == sample["ids"], sample["text"]
+
+
+def test_others_who_open_the_folder_get_the_same_tokens(demo_folder: Path) -> None:
+    theirs = AutoTokenizer.from_pretrained(demo_folder)
+    assert [theirs(sample["text"]).input_ids for sample in SAMPLES] == [sample["ids"] for sample in SAMPLES]
 
 
 def test_every_sample_comes_back_whole_and_streamed(demo: Tokenizer) -> None:
@@ -219,6 +226,13 @@ def sentencepiece_folder(folder: Path) -> Path:
     inner.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text('{"eos_token": {"content": "</s>"}}')
     return folder
+
+
+def test_a_token_of_whole_characters_and_a_part_shows_both() -> None:
+    entries = ["ab小".encode() + b"\xe6\x98", b"\x8f", b"\xff\xfe ok"]
+    inner = Inner(models.BPE(vocab={spell(entry): place for place, entry in enumerate(entries)}, merges=[]))
+    inner.decoder = decoders.ByteLevel()
+    assert Tokenizer(inner).pieces([0, 1, 2]) == ["ab小‹E6 98›", "‹8F›", "‹FF›‹FE› ok"]
 
 
 def test_a_sentencepiece_vocabulary_decodes_as_the_library_does(tmp_path: Path) -> None:
