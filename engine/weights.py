@@ -11,9 +11,6 @@ import hashlib
 import math
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -104,19 +101,17 @@ def _shape(shape: tuple[int, ...]) -> str:
 
 
 class _Files:
-    """Reads tensors out of mapped files, which stay open as long as this lives."""
+    """Reads tensors out of mapped files, opened anew for each: pages that were read count as this process's memory
+    for as long as their mapping lives, and a whole file's would be a second model.
+    """
 
     def __init__(self, stored: Mapping[str, Stored], dtype: torch.dtype | None) -> None:
         self._stored = stored
         self._dtype = dtype
-        self._open: dict[Path, Any] = {}
-        self._stack = ExitStack()
 
     def __call__(self, name: str) -> Tensor:
-        file = self._stored[name].file
-        if file not in self._open:
-            self._open[file] = self._stack.enter_context(safe_open(file, framework="pt"))
-        tensor: Tensor = self._open[file].get_tensor(name)
+        with safe_open(self._stored[name].file, framework="pt") as file:
+            tensor: Tensor = file.get_tensor(name)
         return tensor if self._dtype is None else tensor.to(self._dtype)
 
 

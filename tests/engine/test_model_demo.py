@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +87,29 @@ def test_weights_that_do_not_fit_are_refused_before_anything_is_taken(monkeypatc
     monkeypatch.setattr(devices, "free_bytes", lambda device: 10_000_000)
     with pytest.raises(LabError, match=r"0\.01 GB of memory and 0\.01 GB are free"):
         engine.load("tiny-3.7m")
+
+
+MEASURE_LOADING = """
+    import re
+    from pathlib import Path
+    import torch, engine
+    from engine import clock, generate, weights  # everything a load imports, before the first look
+
+    def most() -> int:
+        return 1024 * int(re.search(r"VmHWM:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1])
+
+    before = most()
+    model = engine.load("smollm2-135m", max_tokens=64)
+    model.prefill(torch.tensor([[1, 2, 3]]))
+    print((most() - before) / model.resident_weight_bytes)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells a process's own peak of memory")
+def test_loading_takes_little_more_memory_than_the_model(demo_home: Path) -> None:
+    command = [sys.executable, "-c", textwrap.dedent(MEASURE_LOADING)]
+    environment = {**os.environ, "ROOFLINE_LAB_HOME": str(demo_home)}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2], env=environment
+    )
+    assert 0.9 < float(done.stdout) < 1.15
