@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from engine.errors import Sentence
+from engine.errors import N_, Sentence
 from engine.record import Run, Summary
 from pages._parts import components, runs, session, terms
 from pages._parts.links import build_link
@@ -13,6 +13,7 @@ from pages._parts.plain import plain
 from pages._parts.words import Words
 
 MAX_CHIPS = 400
+_BOUNDS = (N_("memory"), N_("compute"), N_("launches"))  # a step's `bound`, said with t(step.bound)
 METRIC_WIDTH = 158
 
 

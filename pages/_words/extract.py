@@ -22,8 +22,10 @@ KEYWORDS: dict[str, Any] = {"t": None, "words": None, "plural": (1, 2), "N_": No
 
 def messages() -> Iterator[tuple[Any, str, int]]:
     """(message or plural pair, file, line) of everything that can be said to a reader."""
-    for folder in ("pages", "engine"):
+    for folder in ("pages", "engine"):  # the command line speaks English
         for file in sorted((ROOT / folder).rglob("*.py")):
+            if "commands" in file.parts:
+                continue
             for line, message, _comments, _context in extract_from_file("python", file, keywords=KEYWORDS):
                 if message and message != "":
                     yield message, file.relative_to(ROOT).as_posix(), line
