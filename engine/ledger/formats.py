@@ -37,8 +37,8 @@ class Layout:
         """Bytes of a [rows, k] matrix; a row that does not fill its last block is padded to it."""
         blocks = -(-k // self.block)
         tiles = -(-rows // self.tile_rows) * blocks if self.tile_rows else 0
-        # Tiled and per-row formats store exactly k numbers a row; only their scales come in blocks.
-        row = k if self.tile_rows or self.row_bytes else blocks * self.block_bytes
+        # Tiled formats store exactly k numbers a row; only their scales come in blocks.
+        row = k if self.tile_rows else blocks * self.block_bytes
         return rows * (row + self.row_bytes) + tiles * self.tile_bytes + self.tensor_bytes
 
 

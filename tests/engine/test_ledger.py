@@ -83,6 +83,16 @@ def test_a_tied_head_is_stored_once_and_read_once() -> None:
     assert decode(untied, 2, formats=FP32).bytes.weights == held + 4 * 256
 
 
+@pytest.mark.parametrize("model_id", [i for i in catalogue.ids() if not catalogue.load(i).parameters.experts])
+def test_a_dense_step_reads_every_byte_it_holds_but_the_tables(model_id: str) -> None:
+    """Biases, norms, convolutions and all; of embedding and position tables one row."""
+    spec = catalogue.load(model_id)
+    row = 2 * spec.hidden_size
+    table = 0 if spec.tied else spec.vocab_size * row
+    rows = row + (row if spec.positions else 0)
+    assert decode(spec, 1).bytes.weights == resident(spec).weights - table - spec.positions * row + rows
+
+
 def test_vision_and_mtp_are_resident_and_never_read() -> None:
     anchor = catalogue.load("Qwen/Qwen3.8-27B")
     text, whole = resident(anchor), resident(anchor, whole_checkpoint=True)

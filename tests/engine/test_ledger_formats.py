@@ -52,6 +52,7 @@ def test_fp8_blocks_are_counted_per_matrix_with_ragged_edges() -> None:
     weight = torch.empty(576, 7168, dtype=torch.float8_e4m3fn)
     scales = torch.empty(5, 56)  # ceil(576 / 128) x 7168 / 128
     assert WEIGHT_LAYOUTS["fp8"].size(576, 7168) == weight.nbytes + scales.nbytes
+    assert WEIGHT_LAYOUTS["fp8"].size(1, 100) == 100 + 4
 
 
 def test_a_row_that_does_not_fill_its_last_block_is_padded() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from engine import catalogue
 from engine.ledger import ENGINE, LESSON, Formats, decode, prefill, resident
@@ -75,6 +77,21 @@ def mamba2_step(state: Matrix, groups_b: list[Counted], groups_c: list[Counted])
         for entry, c in zip(row, groups_c, strict=True):
             total = total + entry * c
     _ = [Counted() * entry for entry in x]  # D x
+
+
+def test_mamba2_in_chunks_is_what_torch_counts() -> None:
+    """The state-space dual form of one chunk: scores C B^T, their use, the state read, the state written."""
+    chunk, groups, heads, head_dim, state = 16, 2, 4, 5, 6
+    mixer = Mamba2(heads=heads, head_dim=head_dim, groups=groups, state=state, kernel=4)
+    b, c = torch.ones(groups, chunk, state), torch.ones(groups, chunk, state)
+    x, kept = torch.ones(heads, chunk, head_dim), torch.ones(heads, state, head_dim)
+    per_head = heads // groups
+    with FlopCounterMode(display=False) as counter:
+        scores = c @ b.mT
+        _ = scores.repeat_interleave(per_head, dim=0) @ x
+        _ = c.repeat_interleave(per_head, dim=0) @ kept
+        _ = b.repeat_interleave(per_head, dim=0).mT @ x
+    assert chunk * mixer.chunked_flops(chunk) == counter.get_total_flops()
 
 
 def operations_of(run: object) -> int:

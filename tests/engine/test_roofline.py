@@ -71,6 +71,9 @@ def test_a_prompt_beyond_the_table_is_searched_for_and_one_beyond_the_context_is
     assert far > roofline.PROMPTS
     assert [roofline.bound(prefill(ANCHOR, t), starved) for t in (far - 1, far)] == ["memory", "compute"]
     assert roofline.compute_bound_prompt_tokens(TINY, Roof(1e20, 1e9), convention=ENGINE) is None
+    # One that would turn at about 5000 tokens, were its context not 2048.
+    assert roofline.compute_bound_prompt_tokens(TINY, Roof(2.6e12, 1e9), convention=ENGINE) is None
+    assert roofline.bound(prefill(TINY, 6000), Roof(2.6e12, 1e9)) == "compute"
 
 
 @pytest.mark.parametrize("convention", [LESSON, ENGINE])

@@ -117,6 +117,16 @@ def test_rotary_scaling_is_read_in_both_spellings() -> None:
     assert mixer.rotary.original_max_position == 8192
 
 
+def test_some_families_turn_only_a_part_of_each_head() -> None:
+    def dims(model_id: str) -> set[int]:
+        mixers = [layer.mixer for layer in catalogue.load(model_id).layers]
+        return {mixer.rotary.dims for mixer in mixers if isinstance(mixer, Attention) and mixer.rotary}
+
+    assert dims("Qwen/Qwen3.8-27B") == dims("Qwen/Qwen3-Next-80B-A3B-Instruct") == {64}
+    assert dims("meta-llama/Llama-3.1-8B") == {128}
+    assert dims("nvidia/Nemotron-H-56B-Base-8K") == set()  # it has no positions at all
+
+
 def test_a_sliding_window_that_is_switched_off_is_ignored() -> None:
     config = catalogue.config("Qwen/Qwen2.5-7B") | {"max_window_layers": 8}
     windows = [layer.mixer.window for layer in spec.read(config).layers if isinstance(layer.mixer, Attention)]
