@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import gguf
 import pytest
 import torch
@@ -66,6 +68,13 @@ def test_a_row_that_does_not_fill_its_last_block_is_padded() -> None:
 def test_cached_vectors_of_128_with_their_scales(name: str, bytes_a_head: int) -> None:
     assert KV_LAYOUTS[name].size(1, 128) == bytes_a_head
     assert Formats(kv=name).kv_bytes(8, 128) == 8 * bytes_a_head
+
+
+def test_the_published_gguf_of_the_demo_model_has_the_bytes_counted_for_its_formats(demo_gguf: Path) -> None:
+    """Q4_1 matrices, a Q8_0 embedding that is the head too, FP32 norms: tensor by tensor, without the file's header."""
+    stored = sum(int(tensor.n_bytes) for tensor in gguf.GGUFReader(demo_gguf).tensors)
+    formats = Formats("q4_1", plain="fp32", embedding="q8_0")
+    assert resident(catalogue.load("smollm2-135m"), formats=formats).weights == stored
 
 
 def test_weight_formats_leave_embedding_head_norms_and_vectors_alone() -> None:
