@@ -6,7 +6,7 @@ in memory; moved is what one step reads and writes. Knows no torch and measures 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,6 +66,12 @@ class ContextGrowth:
     def moved(self) -> Grid:
         """Everything moved."""
         return self.kv_moved + self.state_moved
+
+
+def by_kind(moved: Mapping[str, int]) -> dict[str, int]:
+    """Bytes of a step (the nine numbers of the lab's JSON) by what they are of: read and written together."""
+    both = {kind: moved[f"{kind}_read"] + moved[f"{kind}_write"] for kind in ("kv", "state", "conv")}
+    return {"weights": moved["weights"], **both, "logits": moved["logits"]}
 
 
 def room(

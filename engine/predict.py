@@ -148,7 +148,8 @@ def _parameters(spec: Spec) -> dict[str, int]:
 
 def _prefill(case: _Case, tokens: int) -> dict[str, Any]:
     step = prefill(case.part, tokens, formats=case.formats, convention=case.convention)
-    return {"tokens": tokens, **_timed(case, step, communication_s(case.spec, tokens, 1, case.devices, case.link))}
+    timed = _timed(case, step, communication_s(case.spec, tokens, 1, case.devices, case.link))
+    return {"tokens": tokens, "time_per_token_s": timed["time_s"] / tokens, **timed}
 
 
 def _timed(case: _Case, step: StepLedger, communication: float) -> dict[str, Any]:

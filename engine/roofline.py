@@ -40,6 +40,10 @@ class Roof:
         """The intensity at which both limits meet."""
         return self.flops_per_s / self.bytes_per_s
 
+    def attainable_flops_per_s(self, intensity: float) -> float:
+        """The roof over an intensity in FLOP/byte: what the bytes can feed, and never more than the peak."""
+        return min(self.flops_per_s, intensity * self.bytes_per_s)
+
 
 @dataclass(frozen=True)
 class Sweep:

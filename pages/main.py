@@ -21,6 +21,7 @@ session.keep_run_in_address()
 page = st.navigation(
     [
         st.Page("live_run.py", title=t("Live run"), icon=":material/timeline:", default=True),
+        st.Page("roofline.py", title=t("Roofline"), icon=":material/show_chart:", url_path="roofline"),
         st.Page("machine.py", title=t("This machine"), icon=":material/memory:", url_path="machine"),
     ]
 )

@@ -29,6 +29,7 @@ _live_view = _component(
     "roofline_live_view", "live_view", "view.html", "view.css", ("chart.js", "hover.js", "view.js")
 )
 _chips = _component("roofline_chips", "chips", "chips.html", "chips.css", ("chips.js",))
+_figure = _component("roofline_figure", "figure", "figure.html", "figure.css", ("figure.js",))
 _import_run = _component(
     "roofline_import_run", "import_run", "import_run.html", "import_run.css", ("import_run.js",)
 )
@@ -42,6 +43,11 @@ def live_view(data: dict[str, Any], *, key: str, on_end: Callable[[], None]) -> 
 def chips(rows: Sequence[dict[str, Any]], *, key: str) -> None:
     """Rows of tokens: each `{"title", "tokens": [[piece, id], ...], "note"}`."""
     _chips(key=key, data={"rows": list(rows)})
+
+
+def figure(data: dict[str, Any], *, key: str) -> None:
+    """A chart that stays in place when its numbers change; see `pages._parts.figures` for its data."""
+    _figure(key=key, data=data)
 
 
 def import_run(data: dict[str, Any], *, key: str, on_import: Callable[[], None]) -> None:

@@ -54,3 +54,25 @@ MIN_P = N_("Drop tokens less likely than this share of the likeliest one's proba
 SEED = N_("The same seed, prompt and settings choose the same tokens again.")
 DTYPE = N_("What weights, cache and arithmetic are held in. bf16 halves the bytes to read; not every processor computes in it fast.")
 LENGTH = N_("How many tokens to write at most. The model may stop earlier by itself.")
+CONVENTION = N_("What counts as a FLOP or a byte. The lesson's convention gives its printed numbers; this engine's counts all it really does.")
+WEIGHTS_ALONE = N_("The decode step if only the weights had to be read: its intensity is the batch, because all sequences share one reading.")
+ATTENTION_ALONE = N_(
+    "Attention over the cache, alone: every key and value read is used by one group of query heads, whatever the batch. More sequences do not move this point."
+)
+ROOFLINE = N_(
+    "The roof: no step is faster. On the slope bytes are the limit and more work per byte helps; on the flat part arithmetic is, and it does not."
+)
+MEASURED = N_("A run of this model: bytes and FLOPs by count, time by the clock of the machine it ran on.")
+FLOPS = N_("Floating-point operations the step has to do: two for each weight and each row, and those of attention.")
+BYTES = N_("Bytes the step has to read and write: weights once for the whole batch, each sequence's own KV cache and state.")
+PEAK = N_("π, the peak: floating-point operations the device can do in a second, dense, in the format the weights are multiplied in.")
+BANDWIDTH = N_("β, the bandwidth: bytes the device's memory can deliver in a second.")
+STEP_TIME = N_("t, the time of the step. It cannot be less than the larger of the two quotients; real steps take longer.")
+COMPUTE_ALONE = N_("Compute alone: FLOPs over the peak, as if every byte were already there.")
+BYTES_ALONE = N_("Bytes alone: bytes over the bandwidth, as if arithmetic were free.")
+LARGEST_BATCH = N_("The most sequences of this context that fit in the device's memory beside the whole checkpoint.")
+INTENSITY_LIMIT = N_(
+    "What the decode step's intensity nears as the batch grows: the weights are shared, each sequence's own cache and state are not."
+)
+CROSSOVER = N_("The context at which one kind of bytes becomes more than the other.")
+SHARE_OF_ROOF = N_("The floor's time over the measured time: 100 % would be as fast as the data sheet allows.")

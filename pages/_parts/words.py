@@ -111,6 +111,10 @@ class Words:
         """Bytes a second: 18.2 GB/s."""
         return f"{self.size(bytes_per_s)}/s"
 
+    def flops(self, count: float) -> str:
+        """A number of floating-point operations: 51.2 GFLOP."""
+        return self.rate(count).removesuffix("/s")
+
     def rate(self, flops_per_s: float) -> str:
         """Floating-point operations a second: 96.1 GFLOP/s."""
         for unit, scale in (("PFLOP/s", 1e15), ("TFLOP/s", 1e12), ("GFLOP/s", 1e9)):

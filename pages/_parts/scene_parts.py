@@ -1,0 +1,80 @@
+"""What the four prediction pages show alike: this machine's ceilings, refusals, the link, the reading aid, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from engine import broker
+from engine.ceilings import Ceilings
+from engine.errors import LabError
+from engine.growth import Room, room
+from engine.ledger import explain
+from pages._parts import session
+from pages._parts.asked import Asked, NotMeasuredError
+from pages._parts.plain import plain
+from pages._parts.scene import Scene, link
+from pages._parts.words import Words
+
+METRIC_WIDTH = 172
+
+
+def ceilings() -> Ceilings | None:
+    """What this machine was measured to reach, if it was."""
+    return broker.current().machine().ceilings
+
+
+def refuse(t: Words, error: LabError) -> None:
+    """Say why there is nothing to draw, and where to go."""
+    if isinstance(error, NotMeasuredError):
+        st.info(plain(t.sentence(error.sentence)), icon=":material/straighten:")
+        st.page_link("machine.py", label=t("Measure this machine"), icon=":material/memory:")
+        return
+    st.error(plain(t.sentence(error.sentence)), icon=":material/error:")
+
+
+def convention_note(t: Words, scene: Scene) -> None:
+    """One sentence on what the convention in use counts."""
+    st.caption(plain(t.sentence(explain(scene.preset))))
+
+
+def share(t: Words, page: str, scene: Scene, names: Sequence[str]) -> None:
+    """The link to exactly this view, to copy."""
+    with st.expander(t("Link to this view"), icon=":material/link:"):
+        st.caption(t("Every value is in the link; it shows the same to anyone who can reach this lab."))
+        st.code(link(session.address(), page, scene, names, t.language), language=None, wrap_lines=True)
+
+
+def room_of(asked: Asked) -> Room:
+    """The scene's batch against the device's memory."""
+    scene = asked.scene
+    return room(asked.spec, asked.device, batch=scene.batch, context=scene.context, formats=asked.formats,
+                convention=asked.convention)  # fmt: skip
+
+
+def memory_alert(t: Words, asked: Asked, found: Room) -> None:
+    """In red, with its numbers, when the batch does not fit."""
+    if not found.over_bytes or found.memory_bytes is None:
+        return
+    scene = asked.scene
+    st.error(
+        t("{memory} of memory do not hold this: {weights} of weights and {batch} × {each} of cache and state are {needed}, {over} too much. "
+          "At a context of {context} at most {most} fit.",
+          memory=t.size(found.memory_bytes), weights=gigabytes(t, found.held.weights), batch=t.number(scene.batch),
+          each=t.size(found.per_request_bytes), needed=gigabytes(t, found.held.total), over=gigabytes(t, found.over_bytes),
+          context=t.number(scene.context), most=t.number(found.most or 0)),
+        icon=":material/memory_alt:",
+    )  # fmt: skip
+
+
+def gigabytes(t: Words, count_bytes: float) -> str:
+    """Bytes in GB to two decimals, as the lesson prints them: 51.25 GB; smaller amounts in their own unit."""
+    return f"{t.number(count_bytes / 1e9, 2)} GB" if count_bytes >= 1e8 else t.size(count_bytes)
+
+
+def metrics(shown: Sequence[tuple[str, str, str | None, str]], key: str) -> None:
+    """Numbers in a row: label, value, a second line, and what it means on hover."""
+    with st.container(key=f"metrics-{key}", horizontal=True, gap="small"):
+        for label, value, second, explanation in shown:
+            st.metric(label, value, second, delta_color="off", delta_arrow="off", help=explanation, border=True, width=METRIC_WIDTH)
