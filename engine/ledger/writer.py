@@ -78,14 +78,13 @@ class Writer:
         flops: Amount = 0,
         context: Amount = 0,
         moved: Traffic | None = None,
-        times: int = 1,
     ) -> None:
         """Anything that is not a linear: `flops` and `moved` are those of one occurrence.
 
         The vectors stored under `name` are read, and multiplied where the convention counts them so.
         """
         rows = self.step.rows if rows is None else rows
-        count = self.count * times
+        count = self.count
         vectors = self.stored.get(name)
         if vectors is not None:
             flops = flops + 2 * self._vector_macs(vectors.vector_parameters) * self.step.rows

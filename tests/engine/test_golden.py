@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from engine import catalogue
+from engine.ledger import decode
 from engine.predict import predict
 
 ANCHOR = "Qwen/Qwen3.8-27B"
@@ -112,6 +114,18 @@ def test_a_token_reads_what_it_multiplies(model_id: str) -> None:
     case = lesson(model_id)
     assert case["decode"]["bytes"]["weights"] == 2 * case["params"]["matmul"]
     assert case["decode"]["weights_only"]["intensity"] == 1
+
+
+@pytest.mark.parametrize("model_id", catalogue.ids())
+def test_a_token_costs_two_flops_for_every_parameter_it_is_multiplied_with(model_id: str) -> None:
+    """2N with N the matmul parameters - of experts those the token is routed to - and attention on top."""
+    spec = catalogue.load(model_id)
+    step = decode(spec, 100, convention="lesson")
+    attention = sum(op.flops for op in step.of_kind("attention"))
+    # gpt-oss's sinks are parameters that attention itself uses.
+    weights = [(weight, count) for layer, count in spec.groups for weight in spec.layer_weights(layer)]
+    sinks = sum(weight.parameters * count for weight, count in weights if weight.op == "attention")
+    assert step.flops - attention == 2 * (spec.parameters.matmul - sinks)
 
 
 def test_the_lesson_s_other_toggles() -> None:
