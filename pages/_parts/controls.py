@@ -14,7 +14,6 @@ from pages._parts import terms
 from pages._parts.links import DTYPES, LIMITS, View, parse_view, to_query
 from pages._parts.words import Words
 
-MAX_PROMPT_CHARACTERS = 200_000
 EXAMPLES = {
     N_("The lesson's sentence"): "小明把苹果给了",
     N_("A question"): "Why is the sky blue?",
@@ -112,7 +111,7 @@ def _prompt(t: Words) -> None:
             st.session_state["prompt"] = EXAMPLES[chosen]
             st.session_state["example"] = None
 
-    st.text_area(t("Prompt"), key="prompt", height=120, max_chars=MAX_PROMPT_CHARACTERS)
+    st.text_area(t("Prompt"), key="prompt", height=120)
     st.pills(
         t("Examples"), list(EXAMPLES), format_func=t, key="example", on_change=take_example,
         label_visibility="collapsed", wrap=True,

@@ -1,0 +1,113 @@
+"""Every page in every language and with every kind of address: no exception, and what it is for is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from engine import broker, recorded
+
+Open = Callable[..., AppTest]
+
+TITLES = {
+    ("live_run.py", "en"): "Live run",
+    ("live_run.py", "zh"): "现场运行",
+    ("machine.py", "en"): "This machine",
+    ("machine.py", "zh"): "本机",
+}
+
+
+def _said(test: AppTest) -> str:
+    """Everything the page says in words."""
+    kinds = ("title", "markdown", "caption", "text", "error", "info", "warning")
+    return "\n".join(str(element.value).replace("\\", "") for kind in kinds for element in test.get(kind))
+
+
+@pytest.mark.parametrize(("page", "language"), TITLES)
+def test_each_page_in_each_language(page: str, language: str, open_page: Open) -> None:
+    test = open_page(page, lang=language)
+    assert not test.exception
+    assert test.title[0].value == TITLES[page, language]
+
+
+@pytest.mark.parametrize("lang", ["fr", "", "zh'; drop", "中文"])
+def test_an_unknown_language_is_english(lang: str, open_page: Open) -> None:
+    test = open_page(lang=lang)
+    assert not test.exception
+    assert test.title[0].value == "Live run"
+
+
+@pytest.mark.parametrize(
+    ("run", "sentence"),
+    [
+        ("../../etc/passwd", "The run in this address cannot exist"),
+        ("", "The run in this address cannot exist"),
+        ("<script>ab</", "The run in this address cannot exist"),
+        ("AAAAAAAAAAAA", "There is no run AAAAAAAAAAAA here"),
+    ],
+)
+def test_a_run_that_is_not_there_is_one_clear_sentence(run: str, sentence: str, open_page: Open) -> None:
+    test = open_page(run=run, lang="en")
+    assert not test.exception
+    assert len(test.error) == 1
+    assert sentence in _said(test)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"length": "0"},
+        {"length": "abc", "batch": "-1", "top_p": "inf"},
+        {"model": "no/such-model"},
+        {"model": "../../x", "seed": "9" * 400},
+        {"dtype": "float128", "chat": "maybe", "unknown": "x" * 5000},
+    ],
+)
+def test_hostile_controls_leave_a_page_that_works(query: dict[str, str], open_page: Open) -> None:
+    test = open_page(lang="en", **query)
+    assert not test.exception
+    assert [button for button in test.button if button.label == "Run"]
+
+
+def test_the_address_sets_the_controls(open_page: Open) -> None:
+    test = open_page(lang="en", model="tiny-3.7m", length="17", batch="3", temperature="0.7", chat="0", dtype="bfloat16")
+    assert test.selectbox(key="model").value == "tiny-3.7m"
+    assert test.number_input(key="length").value == 17
+    assert test.number_input(key="batch").value == 3
+    assert test.number_input(key="temperature").value == 0.7
+    assert test.selectbox(key="dtype").value == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "sentence"),
+    [("   ", "The prompt is empty"), ("x" * 1_000_000, "at most 200,000")],
+)
+def test_a_prompt_that_cannot_run_is_one_clear_sentence_and_stays(prompt: str, sentence: str, open_page: Open) -> None:
+    test = open_page(lang="en")
+    test.text_area(key="prompt").set_value(prompt)
+    [press] = [button for button in test.button if button.label == "Run"]
+    press.click().run()
+    assert not test.exception
+    assert sentence in _said(test)
+    assert test.session_state["prompt"] == prompt
+    assert broker.current().active_run(test.session_state["owner"]) is None
+
+
+def test_an_example_fills_the_prompt(open_page: Open) -> None:
+    test = open_page(lang="en")
+    test.button_group(key="example").select("A question").run()
+    assert test.text_area(key="prompt").value == "Why is the sky blue?"
+
+
+def test_a_first_visit_shows_a_recorded_run_or_says_what_to_do(open_page: Open) -> None:
+    test = open_page(lang="en")
+    said = _said(test)
+    assert ("A recorded run, measured on" in said) == bool(recorded.runs())
+
+
+def test_a_machine_never_measured_says_so_and_offers_it(open_page: Open) -> None:
+    test = open_page("machine.py", lang="en")
+    assert "has not been measured yet" in _said(test)
+    assert [button for button in test.button if button.label == "Measure this machine"]
