@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -109,10 +110,11 @@ def over_batch(
     return BatchGrowth(batch, steps, *(_over(batch, kind) for kind in kinds))
 
 
+@lru_cache(maxsize=128)
 def over_context(
-    spec: Spec, contexts: Sequence[int], *, formats: Formats, convention: str | Convention
+    spec: Spec, contexts: tuple[int, ...], *, formats: Formats, convention: str | Convention
 ) -> ContextGrowth:
-    """Bytes of one sequence over its cached positions."""
+    """Bytes of one sequence over its cached positions. Kept for who asks again: do not write into the arrays."""
     cached = np.asarray(contexts, dtype=np.float64)
     counted = named(convention)
     held = resident(spec, max_tokens=cached, formats=formats, convention=counted)

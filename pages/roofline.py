@@ -40,11 +40,11 @@ def numbers(t: Words, asked: Asked, document: dict) -> None:
         (t("Decode step"), explained.milliseconds(t, decode["time_s"]),
          t("{rate} tokens/s", rate=t.number(decode["tokens_per_s"])), t(terms.DECODE)),
         (t("Intensity of decode"), t.number(decode["intensity"]),
-         t("ends at {value}", value=t.number(limit, 0)) if limit != float("inf") else None, t(terms.INTENSITY_LIMIT)),
+         t("limit {value}", value=t.number(limit, 0)) if limit != float("inf") else None, t(terms.INTENSITY_LIMIT)),
         (t("Decode attention"), "–" if attention is None else t.number(attention),
          t("FLOP/byte"), t(terms.ATTENTION_ALONE)),
         (t("Ridge"), t.number(document["ridge_flop_per_byte"], 0),
-         t("prefill beyond {tokens} tokens", tokens=t.number(bound_from)) if bound_from else t("no prompt reaches it"), t(terms.RIDGE)),
+         t("prompts from {tokens} on", tokens=t.number(bound_from)) if bound_from else t("no prompt reaches it"), t(terms.RIDGE)),
         (t("Largest batch"), "–" if capacity["max_batch"] is None else t.number(capacity["max_batch"]),
          t("{size} each", size=t.size(capacity["per_request_bytes"])), t(terms.LARGEST_BATCH)),
     ], "roofline")  # fmt: skip

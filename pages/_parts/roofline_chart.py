@@ -49,9 +49,9 @@ def _marks(t: Words, document: dict[str, Any], roof: Roof, here: Roof | None) ->
     marks = [figures.at_x(roof.ridge_flop_per_byte, t("ridge {value}", value=t.number(roof.ridge_flop_per_byte, 0)), palette.FLOOR)]
     if here is not None:
         ridge = here.ridge_flop_per_byte
-        marks.append(figures.at_x(ridge, t("this machine's ridge {value}", value=t.number(ridge, 0 if ridge >= 10 else 1)), figures.TEXT))
+        marks.append(figures.at_x(ridge, t("this machine's ridge {value}", value=t.number(ridge, 0 if ridge >= 10 else 1)), figures.TEXT, row=1, right=False))
     if limit != float("inf"):
-        marks.append(figures.at_x(limit, t("decode ends at {value}", value=t.number(limit, 0)), palette.DECODE, row=1, right=False))
+        marks.append(figures.at_x(limit, t("limit of decode {value}", value=t.number(limit, 0)), palette.DECODE, row=2, right=False))
     return marks
 
 
@@ -59,7 +59,7 @@ def _ring(intensity: float, roof: Roof) -> dict[str, Any]:
     """Plotly has no dashed marker: a circle of pixels, anchored at the point."""
     size = {"x0": -RING_PX, "x1": RING_PX, "y0": -RING_PX, "y1": RING_PX}
     return {"type": "circle", "xsizemode": "pixel", "ysizemode": "pixel", "name": "ring", **size, "xanchor": intensity,
-            "yanchor": roof.attainable_flops_per_s(intensity), "line": {"color": palette.WEIGHTS, "width": 2, "dash": "dash"}}  # fmt: skip
+            "yanchor": roof.attainable_flops_per_s(intensity), "line": {"color": palette.WEIGHTS, "width": 2, "dash": "5px,3px"}}  # fmt: skip
 
 
 def _points(t: Words, document: dict[str, Any], roof: Roof) -> list[dict[str, Any]]:

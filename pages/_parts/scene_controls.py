@@ -143,10 +143,18 @@ def _amount(place: Any, label: str, name: str, explanation: str) -> None:
 
 def formats(t: Words) -> None:
     """What weights, KV cache and recurrent state are held in."""
-    explained = {"weights": terms.WEIGHTS, "kv": terms.KV_CACHE, "state": terms.STATE}
+    _formats(t, {"weights": terms.WEIGHTS, "kv": terms.KV_CACHE, "state": terms.STATE})
+
+
+def cache_formats(t: Words) -> None:
+    """What KV cache and recurrent state are held in."""
+    _formats(t, {"kv": terms.KV_CACHE, "state": terms.STATE})
+
+
+def _formats(t: Words, explained: dict[str, str]) -> None:
     labels = {"weights": t("Weights"), "kv": t("KV cache"), "state": t("State")}
-    for place, name in zip(st.columns(3), explained, strict=True):
-        place.selectbox(labels[name], CHOICES[name], key=PREFIX + name, help=t(explained[name]),
+    for place, (name, explanation) in zip(st.columns(len(explained)), explained.items(), strict=True):
+        place.selectbox(labels[name], CHOICES[name], key=PREFIX + name, help=t(explanation),
                         format_func=lambda each: t("as published") if each == OWN else each)  # fmt: skip
 
 

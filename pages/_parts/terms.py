@@ -76,3 +76,6 @@ INTENSITY_LIMIT = N_(
 )
 CROSSOVER = N_("The context at which one kind of bytes becomes more than the other.")
 SHARE_OF_ROOF = N_("The floor's time over the measured time: 100 % would be as fast as the data sheet allows.")
+REPLACED = N_("What the recurrent layers would store if they kept keys and values like the model's attention layers do.")
+HELD = N_("Held: what one sequence takes of the memory, beside the weights.")
+MOVED = N_("Moved: what one decode step reads and writes for one sequence, beside the weights. A state is read and written whole.")

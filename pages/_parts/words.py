@@ -11,7 +11,7 @@ import gettext
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from io import BytesIO
 from pathlib import Path
 
@@ -36,6 +36,12 @@ def _catalogue(language: str) -> gettext.NullTranslations:
         write_mo(compiled, read_po(file, locale=language))
     compiled.seek(0)
     return gettext.GNUTranslations(compiled)
+
+
+@lru_cache(maxsize=8192)
+def _decimal(language: str, value: float, pattern: str) -> str:
+    """Kept, because a chart says the same numbers again at every rerun and Babel takes its time."""
+    return str(numbers.format_decimal(value, pattern, locale=_LOCALES[language]))
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ class Words:
         if digits is None:
             digits = 0 if value == 0 or abs(value) >= 100 or float(value).is_integer() else 1 if abs(value) >= 10 else 2
         pattern = "#,##0" + ("." + "0" * digits if digits else "")
-        return str(numbers.format_decimal(value, pattern, locale=_LOCALES[self.language]))
+        return _decimal(self.language, float(value), pattern)
 
     def percent(self, share: float, digits: int | None = None) -> str:
         """A share of one as a percentage: 0.034 -> 3.4 %."""

@@ -1,0 +1,71 @@
+"""Devices: two estimates of the same step - compute alone, bytes alone - for every device, and which one is right."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from engine.errors import LabError
+from engine.hardware import Device
+from engine.two_estimates import estimate, estimates, work
+from pages._parts import components, device_charts, device_facts, scene, scene_controls, scene_parts, session, terms
+from pages._parts.asked import all_devices, device_of, resolve
+
+NAMES = ("model", "before", "device", "estimate", "prompt", "batch", "context", "weights", "kv", "state", "preset")
+
+t = session.words()
+ceilings = scene_parts.ceilings()
+
+
+def swap() -> None:
+    """The two cards change places."""
+    now = scene_controls.current(NAMES)
+    scene_controls.choose(before=now.device, device=now.before)
+
+
+scene_controls.seed("devices", NAMES)
+st.title(t("Devices"))
+st.markdown(t("Estimate the speed twice: once as if only arithmetic took time, once as if only reading did. The slower of the two is the one to believe."))
+
+left, right = st.columns([4, 7], gap="large")
+with left:
+    scene_controls.device(t, "before", t("Card before"))
+    scene_controls.device(t, "device", t("Card after"))
+    st.button(t("Swap"), icon=":material/swap_horiz:", on_click=swap)
+    scene_controls.model(t)
+    asked_of = {"weights": t("a token, weights alone"), "decode": t("decode step"), "prefill": t("prefill")}
+    st.segmented_control(t("Estimate"), scene.CHOICES["estimate"], key="scene_estimate", required=True, format_func=asked_of.__getitem__)
+    if st.session_state["scene_estimate"] == "prefill":
+        scene_controls.slider(t, "prompt", t("Prompt length T"), terms.PREFILL)
+    else:
+        scene_controls.slider(t, "batch", t("Batch B"), terms.BATCH)
+    if st.session_state["scene_estimate"] == "decode":
+        scene_controls.slider(t, "context", t("Context"), terms.KV_CACHE)
+    scene_controls.preset(t)
+    with st.expander(t("Formats")):
+        scene_controls.formats(t)
+view = scene_controls.keep("devices", NAMES)
+with right:
+    try:
+        asked = resolve(view, ceilings)
+        rules = {"formats": asked.formats, "convention": asked.convention}
+        other = device_of(view, view.before, ceilings, asked.spec, asked.formats, asked.convention)
+        step = work(asked.spec, view.estimate, prompt_tokens=view.prompt, context=view.context, batch=view.batch, **rules)
+        before, after = estimate(step, other, **rules), estimate(step, asked.device, **rules)
+    except LabError as error:
+        scene_parts.refuse(t, error)
+    else:
+        unit = t("tokens/s")
+        device_facts.exchange(t, before, after, unit)
+        every = estimates(step, all_devices(view, ceilings, asked.spec, asked.formats, asked.convention), **rules)
+        components.figure(device_charts.both(t, every, before, after, unit=unit), key="devices_figure")
+        st.caption(t("Each point is a device; to the right, faster by bytes, upwards, faster by compute. Points above the dashed line are held back by "
+                     "bytes, and only a step to the right makes them faster. Longer prompts and larger batches move all points towards the line."))  # fmt: skip
+        device_facts.table(t, every)
+        cards = [each for each in (other, asked.device) if isinstance(each, Device)]
+        with st.expander(t("The two cards: figures, usual mistakes, sources")):
+            for each in cards:
+                device_facts.card(t, each)
+        scene_parts.convention_note(t, view)
+st.subheader(t("What others measured"))
+device_facts.published(t)
+scene_parts.share(t, "devices", view, NAMES)
