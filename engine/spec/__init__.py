@@ -50,11 +50,14 @@ __all__ = [
 # model_type -> its reader. The keys are what a config says of itself, so they are also what an error can list.
 FAMILIES: dict[str, Callable[[Fields], Spec]] = {
     "bamba": hybrids.bamba,
+    "deepseek_v2": mixtures.deepseek_v2,
     "deepseek_v3": mixtures.deepseek_v3,
+    "gemma2": dense.gemma2,
     "gemma3": dense.gemma3,
     "gemma3_text": dense.gemma3,
     "gpt2": dense.gpt2,
     "gpt_oss": mixtures.gpt_oss,
+    "granite": dense.llama,
     "granitemoehybrid": hybrids.granite_hybrid,
     "kimi_k2": mixtures.deepseek_v3,
     "kimi_k3": hybrids.kimi_linear,
@@ -65,6 +68,7 @@ FAMILIES: dict[str, Callable[[Fields], Spec]] = {
     "nemotron_h": hybrids.nemotron_h,
     "phi3": dense.phi3,
     "qwen2": dense.qwen2,
+    "qwen2_moe": mixtures.qwen2_moe,
     "qwen3": dense.qwen3,
     "qwen3_5": hybrids.qwen3_5,
     "qwen3_5_moe": hybrids.qwen3_5,
@@ -72,6 +76,7 @@ FAMILIES: dict[str, Callable[[Fields], Spec]] = {
     "qwen3_5_text": hybrids.qwen3_5,
     "qwen3_moe": mixtures.qwen3_moe,
     "qwen3_next": hybrids.qwen3_next,
+    "smollm3": dense.smollm3,
 }
 
 

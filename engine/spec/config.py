@@ -21,6 +21,10 @@ class Fields:
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
 
+    def with_defaults(self, defaults: Mapping[str, Any]) -> Fields:
+        """The same with values for keys that are absent or null."""
+        return Fields({**self.values, **{key: value for key, value in defaults.items() if not self.has(key)}})
+
     def has(self, key: str) -> bool:
         """Whether the key is there with a value other than null."""
         return self.values.get(key) is not None

@@ -1,4 +1,4 @@
-"""Dense decoders: Llama 1 to 3.x and its like, Mistral, Qwen2, Qwen3, Phi-3, Gemma 3, GPT-2."""
+"""Dense decoders: Llama 1 to 3.x and its like, Mistral, Granite, SmolLM3, Qwen2, Qwen3, Phi-3, Gemma 2 and 3, GPT-2."""
 
 from __future__ import annotations
 
@@ -10,6 +10,16 @@ from engine.spec.config import Fields, divisible
 from engine.spec.extras import siglip_vision
 from engine.spec.parts import Attention, Mlp
 from engine.spec.types import Layer, Norm, Spec
+
+# What Gemma 3's published configs leave to their code's defaults.
+GEMMA3_DEFAULTS = {
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "vocab_size": 262_208,
+    "sliding_window": 4096,
+    "max_position_embeddings": 131_072,
+}
 
 
 def llama(config: Fields) -> Spec:
@@ -48,7 +58,7 @@ def phi3(config: Fields) -> Spec:
 
 def gemma3(top: Fields) -> Spec:
     """Gemma 3: five window layers to one full one, q/k norm, four norms a layer, a tied head, maybe a vision tower."""
-    config = top.part("text_config") or top
+    config = (top.part("text_config") or top).with_defaults(GEMMA3_DEFAULTS)
     types = config.names("layer_types")
     if types is None:
         pattern = config.size("sliding_window_pattern", default=6)
@@ -62,9 +72,36 @@ def gemma3(top: Fields) -> Spec:
         Layer(m, mlp(config, default_activation="gelu_pytorch_tanh")) for m in by_types(config, types, full, windowed)
     ]
     norm = Norm(eps=config.number("rms_norm_eps", default=1e-6), sandwich=True)
-    multimodal = top is not config
-    extras = [siglip_vision(out=config.size("hidden_size"))] if multimodal else []
+    extras = [siglip_vision(out=config.size("hidden_size"))] if top.has("text_config") else []
     return build(config, layers, norm=norm, outer=top, extras=extras, tied=True)
+
+
+def gemma2(config: Fields) -> Spec:
+    """Gemma 2: a window in every other layer, the first included, four norms a layer, a tied head."""
+    types = config.names("layer_types")
+    if types is None:
+        types = ["full_attention" if index % 2 else "sliding_attention" for index in range(config.layers())]
+    full = attention(config)
+    windowed = replace(full, window=config.size("sliding_window"))
+    part = mlp(config, default_activation="gelu_pytorch_tanh")
+    norm = Norm(eps=config.number("rms_norm_eps", default=1e-6), sandwich=True)
+    return build(config, [Layer(m, part) for m in by_types(config, types, full, windowed)], norm=norm, tied=True)
+
+
+def smollm3(config: Fields) -> Spec:
+    """SmolLM3: Llama's shapes, with no rotary positions in every fourth layer (no_rope_layers: 0 stands for none)."""
+    bias = config.flag("attention_bias", default=False)
+    turned = attention(config, qkv_bias=bias, o_bias=bias)
+    interval = config.size("no_rope_layer_interval", default=4)
+    turns = config.indices("no_rope_layers") or [(i + 1) % interval for i in range(config.layers())]
+    if len(turns) != config.layers():
+        raise LabError(
+            "The config's no_rope_layers has {count} entries; it needs one for each of its {layers} layers.",
+            count=len(turns),
+            layers=config.layers(),
+        )
+    part = mlp(config, bias=config.flag("mlp_bias", default=False))
+    return build(config, [Layer(turned if t else replace(turned, rotary=None), part) for t in turns], tied=True)
 
 
 def gpt2(config: Fields) -> Spec:

@@ -1,4 +1,4 @@
-"""Mixtures of experts over ordinary or latent attention: Qwen3-MoE, Mixtral, gpt-oss, DeepSeek-V3, Kimi-K2."""
+"""Mixtures of experts over ordinary or latent attention: Qwen MoE, Mixtral, gpt-oss, DeepSeek, Kimi-K2."""
 
 from __future__ import annotations
 
@@ -21,6 +21,19 @@ def qwen3_moe(config: Fields) -> Spec:
     windowed = attention(config, qk_norm=True, window=window(config))
     mixers = by_window_layers(config, full, windowed)
     return build(config, [Layer(m, part) for m, part in zip(mixers, sparse_by_step(config), strict=True)])
+
+
+def qwen2_moe(config: Fields) -> Spec:
+    """Qwen2-MoE: biases on q, k and v, experts by Qwen's rule with a gated shared one."""
+    full = attention(config, qkv_bias=True)
+    mixers = by_window_layers(config, full, attention(config, qkv_bias=True, window=window(config)))
+    return build(config, [Layer(m, part) for m, part in zip(mixers, sparse_by_step(config), strict=True)])
+
+
+def deepseek_v2(config: Fields) -> Spec:
+    """DeepSeek-V2: as V3, with a router that has no correction bias; the Lite model projects its queries directly."""
+    experts = shared_experts(config, "n_routed_experts", "n_shared_experts", router_bias=False)
+    return build(config, leading_dense(config, Layer(latent(config), experts)))
 
 
 def mixtral(config: Fields) -> Spec:

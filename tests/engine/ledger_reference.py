@@ -62,8 +62,24 @@ CONFIGS: dict[str, tuple[type, dict[str, Any]]] = {
     "qwen3": (tf.Qwen3Config, {"head_dim": 16, "tie_word_embeddings": True}),
     "phi3": (tf.Phi3Config, {}),
     "gemma3": (tf.Gemma3TextConfig, {"head_dim": 16, "sliding_window": 16, "num_hidden_layers": 7}),
+    "gemma2": (tf.Gemma2Config, {"head_dim": 16, "sliding_window": 16, "tie_word_embeddings": True}),
+    "smollm3": (tf.SmolLM3Config, {}),
+    "granite-dense": (tf.GraniteConfig, {"attention_bias": True}),
     "gpt2": (tf.GPT2Config, {"n_embd": 48, "n_layer": 3, "n_head": 6, "n_positions": 128}),
     "qwen3_moe": (tf.Qwen3MoeConfig, {**EXPERTS, "head_dim": 16, "mlp_only_layers": [1]}),
+    "qwen2_moe": (tf.Qwen2MoeConfig, {**EXPERTS, "shared_expert_intermediate_size": 16}),
+    "deepseek_v2": (
+        tf.DeepseekV2Config,
+        {
+            **LATENT,
+            "q_lora_rank": None,
+            "moe_intermediate_size": 24,
+            "n_routed_experts": 8,
+            "n_shared_experts": 2,
+            "num_experts_per_tok": 2,
+            "first_k_dense_replace": 1,
+        },
+    ),
     "mixtral": (tf.MixtralConfig, {"num_local_experts": 4, "num_experts_per_tok": 2}),
     "gpt_oss": (
         tf.GptOssConfig,
@@ -140,8 +156,8 @@ def model(family: str) -> Any:
     config = kind(**values)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # gpt-oss has its sinks only in the eager path, which executes the same products.
-        path = {"attn_implementation": "eager" if family == "gpt_oss" else "sdpa", "experts_implementation": "eager"}
+        # These two have only an eager path, which executes the same products.
+        path = {"attn_implementation": "eager" if family in ("gpt_oss", "gemma2") else "sdpa", "experts_implementation": "eager"}
         made = tf.AutoModelForCausalLM.from_config(config, **path)
     return made.eval()
 

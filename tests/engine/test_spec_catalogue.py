@@ -10,7 +10,7 @@ from engine import catalogue
 from engine.errors import LabError
 from engine.ledger import Formats, resident
 from engine.ledger.formats import WEIGHT_LAYOUTS
-from engine.spec import Experts, Spec
+from engine.spec import Experts, Spec, read
 
 PUBLIC = [model_id for model_id in catalogue.ids() if model_id not in catalogue.OWN]
 
@@ -153,6 +153,13 @@ def test_where_no_total_is_published_transformers_counts_the_same(model_id: str)
     with torch.device("meta"):
         model = tf.AutoModelForCausalLM.from_config(kind(**config))
     assert catalogue.load(model_id).parameters.trunk == sum(p.numel() for p in model.parameters())
+
+
+def test_what_gemma_s_published_configs_leave_out_is_what_its_code_assumes() -> None:
+    """gemma-3-4b-it's config.json has five numbers in its text part; 4,300,079,472 parameters are published for it."""
+    given = {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024}
+    spec = read({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", **given}})
+    assert spec.parameters.checkpoint == 4_300_079_472
 
 
 def test_the_lab_s_own_models() -> None:
