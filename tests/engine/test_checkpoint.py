@@ -41,6 +41,7 @@ def models(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "notes").mkdir()
     save_llama(tmp_path / "secret")
     monkeypatch.setenv("ROOFLINE_LAB_MODELS", str(folder))
+    monkeypatch.chdir(folder)  # so that a name that was taken for a path would find something
     return folder
 
 
@@ -99,6 +100,7 @@ def test_a_folder_by_path(models: Path) -> None:
         "..",
         "small\0",
         "random:smollm2-135m",
+        "small/config.json",
         "x" * 5_000,
         "{model}",
         "\ud800",
