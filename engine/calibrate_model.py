@@ -68,6 +68,8 @@ def for_model(
         engine.measure.Stopped: `should_stop` said so; asked before every walk.
     """
     supported.check(spec)
+    if not supported.is_plain(spec):
+        return ceilings  # only dense layers are walked; others are expected at their roof and their launches
     dtype = TORCH_NAMES.get(dtype, dtype)
     device = torch.device(ceilings.device.kind)
     devices.use_threads(ceilings.device.threads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.model.decoder import Decoder as Model
 from engine.model.loading import load
+from engine.model.phases import Model
 
 __all__ = ["Model", "load"]

@@ -1,6 +1,6 @@
 """The decoder: a stack of layers, run in two ways. Prefill reads a prompt at once; decode adds one token.
 
-Read `Decoder.prefill`, `Decoder.decode` and `Decoder._forward`; the rest is loading. It knows token ids and
+Read `Decoder._forward`; the rest is loading, and the two phases are in `engine.model.phases`. It knows token ids and
 logits, nothing of text, sampling or clocks.
 """
 
@@ -14,11 +14,11 @@ from torch import Tensor
 
 from engine import spec as specs
 from engine.cache import KVCache
-from engine.errors import LabError
 from engine.model import ops, supported
 from engine.model.attention import Attention, Step
 from engine.model.linear import Linear
 from engine.model.mlp import Mlp
+from engine.model.phases import Model, context_limit
 from engine.model.reader import Reader
 from engine.model.rotary import RotaryTable
 
@@ -50,12 +50,10 @@ class Layer:
         return [self.input_norm, *self.attention.tensors, self.post_attention_norm, *self.mlp.tensors]
 
 
-class Decoder:
-    """A dense decoder with its cache.
+class Decoder(Model):
+    """A dense decoder with its cache."""
 
-    spec: its dimensions. device, dtype: where and in what it computes; logits are always fp32.
-    max_tokens: the most positions a context may have, prompt and answer together.
-    """
+    cache: KVCache
 
     def __init__(
         self, spec: specs.Spec, *, embedding: Tensor, layers: list[Layer], norm: Tensor, head: Linear, max_tokens: int
@@ -86,13 +84,7 @@ class Decoder:
             LabError: the family is not supported, a tensor is missing, or `max_tokens` is beyond the model's context.
         """
         supported.check(spec)
-        limit = spec.max_position if max_tokens is None else max_tokens
-        if not 1 <= limit <= spec.max_position:
-            raise LabError(
-                "A context of {tokens} tokens was asked for; this model takes 1 to {limit}.",
-                tokens=limit,
-                limit=spec.max_position,
-            )
+        limit = context_limit(spec, max_tokens)
         reader = Reader(tensors, dtype, torch.device(device))
         embedding = reader.vector("model.embed_tokens.weight")
         return cls(
@@ -106,43 +98,6 @@ class Decoder:
             head=Linear(embedding) if spec.tied else reader.linear("lm_head", bias=False),
             max_tokens=limit,
         )
-
-    @torch.inference_mode()
-    def prefill(self, ids: Tensor, *, positions: int | None = None) -> Tensor:
-        """Read prompts of equal length, from an empty cache; what was there before is forgotten.
-
-        Args:
-            ids: [B, T], on this device.
-            positions: how many the cache has to hold in all; None takes `max_tokens`.
-
-        Returns:
-            Logits of the last position, [B, V], fp32.
-
-        Raises:
-            LabError: the prompt is empty or longer than the cache, or the cache longer than `max_tokens`.
-        """
-        batch, tokens = ids.shape
-        self._prepare_cache(batch, self.max_tokens if positions is None else positions)
-        if tokens == 0:
-            raise LabError("The prompt is empty; it has to have at least one token.")
-        return self._forward(ids)
-
-    @torch.inference_mode()
-    def decode(self, ids: Tensor) -> Tensor:
-        """Add one token to every sequence.
-
-        Args:
-            ids: [B], on this device, for the batch of the last prefill.
-
-        Returns:
-            Logits of the new position, [B, V], fp32.
-
-        Raises:
-            LabError: nothing was prefilled for this batch, or the cache is full.
-        """
-        if self.cache.length == 0 or self.cache.batch != len(ids):
-            raise LabError("Decode continues a prefill of the same batch; run prefill first.")
-        return self._forward(ids[:, None])
 
     def _forward(self, ids: Tensor) -> Tensor:
         """One pass over new tokens [B, T] behind what the cache holds; logits of the last position, [B, V]."""
@@ -161,29 +116,12 @@ class Decoder:
         last = x.view(batch, tokens, -1)[:, -1]
         return self._head(ops.rms_norm(last, self._norm, eps)).float()
 
-    def reset(self) -> None:
-        """Forget the context; the cache keeps its memory."""
-        self.cache.reset()
-
     @property
     def resident_weight_bytes(self) -> int:
         """Bytes of every weight tensor held, each once: a tied head is the embedding itself."""
         held = [self._embedding, self._norm, *self._head.tensors]
         held += [tensor for layer in self._layers for tensor in layer.tensors]
         return sum({tensor.data_ptr(): tensor.nbytes for tensor in held}.values())
-
-    def _prepare_cache(self, batch: int, positions: int) -> None:
-        """An empty cache of this size; the last one is used again if it has it."""
-        if positions > self.max_tokens:
-            raise LabError(
-                "{positions} positions were asked for; this context was limited to {limit}.",
-                positions=positions,
-                limit=self.max_tokens,
-            )
-        if (self.cache.batch, self.cache.positions) != (batch, positions):
-            self._allocate(batch=0, positions=0)  # give the old memory back before taking the new
-            self._allocate(batch=batch, positions=positions)
-        self.cache.reset()
 
     def _allocate(self, *, batch: int, positions: int) -> None:
         mixer = self.spec.layers[0].mixer

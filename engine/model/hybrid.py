@@ -12,20 +12,22 @@ import torch
 from torch import Tensor
 
 from engine import spec as specs
-from engine.errors import LabError
 from engine.hybrid_cache import HybridCache
-from engine.model import ops
+from engine.model import ops, supported
 from engine.model.attention import Step
 from engine.model.latent import Form
 from engine.model.layers import HybridLayer, Norm
 from engine.model.linear import Linear
 from engine.model.names import Canonical
+from engine.model.phases import Model, context_limit
 from engine.model.reader import Reader
 from engine.model.rotary import RotaryTable
 
 
-class HybridDecoder:
-    """A decoder of any family with its cache; the arguments of `from_tensors` are those of the dense one."""
+class HybridDecoder(Model):
+    """A decoder of any family with its cache."""
+
+    cache: HybridCache
 
     def __init__(self, spec: specs.Spec, reader: Reader, max_tokens: int, latent_form: Form) -> None:
         self.spec = spec
@@ -59,53 +61,11 @@ class HybridDecoder:
         latent_form: how latent attention reads its cache in decode; see `engine.model.latent`.
 
         Raises:
-            LabError: a tensor is missing, or `max_tokens` is beyond the model's context.
+            LabError: the family is not supported, a tensor is missing, or `max_tokens` is beyond the model's context.
         """
-        limit = spec.max_position if max_tokens is None else max_tokens
-        if not 1 <= limit <= spec.max_position:
-            raise LabError(
-                "A context of {tokens} tokens was asked for; this model takes 1 to {limit}.",
-                tokens=limit,
-                limit=spec.max_position,
-            )
-        return cls(spec, Reader(Canonical(tensors, spec), dtype, torch.device(device)), limit, latent_form)
-
-    @torch.inference_mode()
-    def prefill(self, ids: Tensor, *, positions: int | None = None) -> Tensor:
-        """Read prompts of equal length, from an empty cache; what was there before is forgotten.
-
-        Args:
-            ids: [B, T], on this device.
-            positions: how many the cache has to hold in all; None takes `max_tokens`.
-
-        Returns:
-            Logits of the last position, [B, V], fp32.
-
-        Raises:
-            LabError: the prompt is empty or longer than the cache, or the cache longer than `max_tokens`.
-        """
-        batch, tokens = ids.shape
-        self._prepare_cache(batch, self.max_tokens if positions is None else positions)
-        if tokens == 0:
-            raise LabError("The prompt is empty; it has to have at least one token.")
-        return self._forward(ids)
-
-    @torch.inference_mode()
-    def decode(self, ids: Tensor) -> Tensor:
-        """Add one token to every sequence.
-
-        Args:
-            ids: [B], on this device, for the batch of the last prefill.
-
-        Returns:
-            Logits of the new position, [B, V], fp32.
-
-        Raises:
-            LabError: nothing was prefilled for this batch, or the cache is full.
-        """
-        if self.cache.length == 0 or self.cache.batch != len(ids):
-            raise LabError("Decode continues a prefill of the same batch; run prefill first.")
-        return self._forward(ids[:, None])
+        supported.check(spec)
+        reader = Reader(Canonical(tensors, spec), dtype, torch.device(device))
+        return cls(spec, reader, context_limit(spec, max_tokens), latent_form)
 
     def _forward(self, ids: Tensor) -> Tensor:
         """One pass over new tokens [B, T] behind what the cache holds; logits of the last position, [B, V]."""
@@ -135,10 +95,6 @@ class HybridDecoder:
             x.view(*ids.shape, -1).add_(self._positions[start : start + ids.shape[1]])
         return x
 
-    def reset(self) -> None:
-        """Forget the context; the cache keeps its memory."""
-        self.cache.reset()
-
     @property
     def experts_hit(self) -> tuple[int, ...]:
         """Distinct experts the last step read in each layer that has experts, in the order of those layers."""
@@ -157,19 +113,6 @@ class HybridDecoder:
         held += [] if self._positions is None else [self._positions]
         held += [tensor for layer in self._layers for tensor in layer.tensors]
         return sum({tensor.data_ptr(): tensor.nbytes for tensor in held}.values())
-
-    def _prepare_cache(self, batch: int, positions: int) -> None:
-        """An empty cache of this size; the last one is used again if it has it."""
-        if positions > self.max_tokens:
-            raise LabError(
-                "{positions} positions were asked for; this context was limited to {limit}.",
-                positions=positions,
-                limit=self.max_tokens,
-            )
-        if (self.cache.batch, self.cache.positions) != (batch, positions):
-            self._allocate(batch=0, positions=0)  # give the old memory back before taking the new
-            self._allocate(batch=batch, positions=positions)
-        self.cache.reset()
 
     def _allocate(self, *, batch: int, positions: int) -> None:
         self.cache = HybridCache(self.spec.layers, batch, positions, self.dtype, self.device)

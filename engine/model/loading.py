@@ -11,7 +11,7 @@ from engine import device as devices
 from engine.checkpoint import Source
 from engine.errors import LabError
 from engine.model import supported
-from engine.model.decoder import Decoder
+from engine.model.phases import Model
 from engine.spec import Spec
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -19,7 +19,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 def load(
     source: Source | str | Path, device: str = "cpu", dtype: str = "float32", max_tokens: int | None = None
-) -> Decoder:
+) -> Model:
     """Load a decoder; what the lab can fetch is fetched first. The caches are allocated at the first prefill.
 
     Args:
@@ -39,7 +39,7 @@ def load(
     found = source if isinstance(source, Source) else checkpoint.ensure(str(source))
     supported.check(found.spec)
     _check_memory(found.spec, DTYPES[dtype], place)
-    return Decoder.from_tensors(found.spec, weights.tensors(found), place, DTYPES[dtype], max_tokens)
+    return Model.from_tensors(found.spec, weights.tensors(found), place, DTYPES[dtype], max_tokens)
 
 
 def _check_memory(spec: Spec, dtype: torch.dtype, device: torch.device) -> None:

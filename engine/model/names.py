@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 from torch import Tensor
 
-from engine.spec import Experts, GatedDeltaNet, Spec
+from engine.spec import Attention, Experts, GatedDeltaNet, Spec
 
 Source = Callable[[], Tensor]
 
@@ -113,6 +113,10 @@ def _split(name: str, read: Source, spec: Spec) -> dict[str, Source]:
     if part == "c_attn":
         thirds = [f"{inner.removesuffix('.attn')}.self_attn.{x}_proj.{last}" for x in "qkv"]
         return _pieces(thirds, lambda: list(read().chunk(3)))
+    if part == "qkv_proj":
+        return _pieces([f"{inner}.{x}_proj.{last}" for x in "qkv"], lambda: _by_heads(read(), spec))
+    if part == "gate_up_proj" and last == "weight":
+        return _pieces([f"{inner}.{x}_proj.weight" for x in ("gate", "up")], lambda: list(read().chunk(2)))
     if part == "in_proj_qkvz":
         return _pieces([f"{inner}.in_proj_qkv.weight", f"{inner}.in_proj_z.weight"], lambda: _by_key_head(read(), spec))
     if part == "in_proj_ba":
@@ -136,6 +140,12 @@ def _pieces(names: list[str], cut: Callable[[], list[Tensor]]) -> dict[str, Sour
 def _shared_place(spec: Spec) -> str:
     """Granite's shared part stands beside experts, or alone."""
     return "mlp.shared_expert" if any(isinstance(layer.feed_forward, Experts) for layer in spec.layers) else "mlp"
+
+
+def _by_heads(fused: Tensor, spec: Spec) -> list[Tensor]:
+    """Phi-3 stores q, k and v as one matrix, in this order."""
+    mixer = next(layer.mixer for layer in spec.layers if isinstance(layer.mixer, Attention))
+    return list(torch.split(fused, [mixer.q_width, mixer.kv_width, mixer.kv_width]))
 
 
 def _delta(spec: Spec) -> GatedDeltaNet:
@@ -194,7 +204,8 @@ def _repeat_folded(sources: dict[str, Source], spec: Spec) -> None:
 
 def _copies(above: Source | None, one: Source, count: int) -> Source:
     def read() -> Tensor:
-        many = one().expand(count, *one().shape)
+        single = one()
+        many = single.expand(count, *single.shape)
         return many if above is None else torch.cat((above(), many), dim=1)
 
     return read

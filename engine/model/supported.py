@@ -1,22 +1,43 @@
-"""Which of the families a Spec can describe this engine runs, and the sentence for those it does not."""
+"""Which of the families a Spec can describe this engine runs, by which decoder, and the sentence for the others."""
 
 from __future__ import annotations
 
 from engine.errors import LabError
+from engine.model.feed_forward import CURVES
 from engine.model.rotary import KINDS
-from engine.spec import Attention, Mlp, Spec
+from engine.spec import Attention, Experts, KimiDelta, LatentAttention, Layer, Mlp, Spec
 
 # model_type of config.json -> how a reader knows it
-FAMILIES = {
+PLAIN = {
     "llama": "Llama 1 to 3 (SmolLM2, TinyLlama)",
-    "mistral": "Mistral without a sliding window",
+    "mistral": "Mistral",
     "qwen2": "Qwen2 and Qwen2.5",
     "qwen3": "Qwen3",
+}
+FAMILIES = {
+    **PLAIN,
+    "deepseek_v3": "DeepSeek-V3",
+    "gemma3": "Gemma 3",
+    "gemma3_text": "Gemma 3",
+    "gpt2": "GPT-2",
+    "gpt_oss": "gpt-oss",
+    "granitemoehybrid": "Granite 4 hybrids",
+    "kimi_k2": "Kimi-K2",
+    "kimi_linear": "Kimi-Linear",
+    "mixtral": "Mixtral",
+    "nemotron_h": "Nemotron-H",
+    "phi3": "Phi-3 and Phi-4",
+    "qwen3_5": "Qwen3.5 to 3.8",
+    "qwen3_5_moe": "Qwen3.5 to 3.8",
+    "qwen3_5_moe_text": "Qwen3.5 to 3.8",
+    "qwen3_5_text": "Qwen3.5 to 3.8",
+    "qwen3_moe": "Qwen3-MoE",
+    "qwen3_next": "Qwen3-Next",
 }
 
 
 def check(spec: Spec) -> None:
-    """Let a dense decoder of a known family pass.
+    """Let a decoder of a known family pass.
 
     Raises:
         LabError: the family, or something its config asks for, is not one this engine computes.
@@ -24,33 +45,46 @@ def check(spec: Spec) -> None:
     if spec.model_type not in FAMILIES:
         raise LabError(
             "This engine does not run {architecture}; it runs {families}.",
-            architecture=spec.architecture,
-            families=", ".join(FAMILIES.values()),
+            architecture=spec.architecture or spec.model_type,
+            families=", ".join(dict.fromkeys(FAMILIES.values())),
         )
     for layer in spec.layers:
-        if not isinstance(layer.mixer, Attention) or not isinstance(layer.feed_forward, Mlp):
-            raise LabError("{architecture} has layers that this engine does not run.", architecture=spec.architecture)
-        _check_attention(layer.mixer)
-        if layer.feed_forward.activation not in ("silu", "swish") or not layer.feed_forward.gated:
+        _check_mixer(layer, spec)
+        part = layer.feed_forward
+        if part is not None and part.activation not in CURVES:
             raise LabError(
-                "The config asks for the activation {activation}; this engine computes a gated silu.",
-                activation=layer.feed_forward.activation,
+                "The config asks for the activation {activation}; this engine computes {known}.",
+                activation=part.activation,
+                known=", ".join(CURVES),
             )
+        if isinstance(part, Experts) and part.latent is not None:
+            raise LabError("{architecture} has layers that this engine does not run.", architecture=spec.architecture)
 
 
-def _check_attention(mixer: Attention) -> None:
-    if mixer.window is not None:
-        raise LabError(
-            "The config asks for a sliding window of {window} positions; this engine runs full attention only.",
-            window=mixer.window,
-        )
-    if mixer.output_gate or mixer.sinks:
-        raise LabError("The config asks for gated attention or attention sinks, which this engine does not run.")
-    if mixer.rotary is None or mixer.rotary.dims != mixer.head_dim:
-        raise LabError("The config does not turn whole heads by their position; this engine runs only models that do.")
-    if mixer.rotary.kind not in KINDS:
+def is_plain(spec: Spec) -> bool:
+    """Whether the dense decoder runs it: full attention turning whole heads, a gated silu, nothing else."""
+    return spec.model_type in PLAIN and all(_plain_layer(layer) for layer in spec.layers)
+
+
+def _plain_layer(layer: Layer) -> bool:
+    mixer, part = layer.mixer, layer.feed_forward
+    if not isinstance(mixer, Attention) or not isinstance(part, Mlp) or mixer.rotary is None:
+        return False
+    varied = mixer.window is not None or mixer.output_gate or mixer.sinks
+    turns_whole = mixer.rotary.dims == mixer.head_dim and mixer.rotary.attention_factor == 1
+    return not varied and turns_whole and part.gated and part.activation in ("silu", "swish")
+
+
+def _check_mixer(layer: Layer, spec: Spec) -> None:
+    mixer = layer.mixer
+    if (isinstance(mixer, LatentAttention) and mixer.output_gate) or (
+        isinstance(mixer, KimiDelta) and mixer.full_rank_gate
+    ):
+        raise LabError("{architecture} has layers that this engine does not run.", architecture=spec.architecture)
+    rotary = mixer.rotary if isinstance(mixer, Attention | LatentAttention) else None
+    if rotary is not None and rotary.kind not in KINDS:
         raise LabError(
             "The config asks for rotary positions of kind {kind}; this engine computes {known}.",
-            kind=mixer.rotary.kind,
+            kind=rotary.kind,
             known=", ".join(KINDS),
         )

@@ -168,6 +168,12 @@ CONFIGS: dict[str, Callable[[], transformers.PretrainedConfig]] = {
     "gpt2": lambda: transformers.AutoConfig.for_model(
         "gpt2", vocab_size=VOCABULARY, n_embd=48, n_layer=3, n_head=6, n_positions=256, layer_norm_epsilon=1e-3
     ),
+    "phi3": lambda: _config(
+        "phi3",
+        pad_token_id=0,
+        sliding_window=None,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5},
+    ),
     "mistral-v0.1": lambda: _config("mistral", sliding_window=16),
 }
 

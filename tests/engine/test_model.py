@@ -97,15 +97,15 @@ def test_context_limit(theirs: Any) -> None:
             engine_of(theirs, max_tokens=wrong)
 
 
+BAMBA = {"mamba_n_heads": 6, "mamba_d_state": 8}
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
-    "a family known to the ledger only": ("phi3", {"pad_token_id": 0}, "does not run Phi3ForCausalLM; it runs Llama"),
-    "a sliding window": ("mistral", {"sliding_window": 64}, "sliding window of 64"),
+    "a family known to the ledger only": ("bamba", BAMBA, "does not run BambaForCausalLM; it runs Llama"),
     "another rotary": (
         "llama",
         {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}},
         "kind dynamic",
     ),
-    "another activation": ("llama", {"hidden_act": "gelu"}, "activation gelu"),
+    "another activation": ("llama", {"hidden_act": "mish"}, "activation mish"),
 }
 
 

@@ -1,0 +1,161 @@
+"""The two phases every model has, whatever its layers: prefill reads a prompt at once, decode adds one token.
+
+Knows the cache's limits and the order of the phases; what a forward pass computes is the decoders' business.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from engine.cache import CacheBytes
+from engine.errors import LabError
+from engine.model import supported
+from engine.spec import Spec
+
+
+class Cache(Protocol):
+    """What a model remembers between steps, as far as the phases need to know."""
+
+    batch: int
+    positions: int
+    length: int
+
+    @property
+    def bytes(self) -> CacheBytes:
+        """Bytes allocated and filled, by kind."""
+
+    def reset(self) -> None:
+        """Forget every position."""
+
+
+class Model(ABC):
+    """A model with its cache.
+
+    spec: its dimensions. device, dtype: where and in what it computes; logits are always fp32.
+    max_tokens: the most positions a context may have, prompt and answer together.
+    """
+
+    spec: Spec
+    device: torch.device
+    dtype: torch.dtype
+    max_tokens: int
+    cache: Cache
+
+    @classmethod
+    def from_tensors(
+        cls,
+        spec: Spec,
+        tensors: Mapping[str, Tensor],
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
+        max_tokens: int | None = None,
+    ) -> Model:
+        """The decoder a Spec needs, from a checkpoint's tensors. They are copied; none is kept.
+
+        Raises:
+            LabError: the family is not supported, a tensor is missing, or `max_tokens` is beyond the model's context.
+        """
+        # Not at the top: both build on this class.
+        from engine.model.decoder import Decoder
+        from engine.model.hybrid import HybridDecoder
+
+        kind = Decoder if supported.is_plain(spec) else HybridDecoder
+        return kind.from_tensors(spec, tensors, device, dtype, max_tokens)
+
+    @torch.inference_mode()
+    def prefill(self, ids: Tensor, *, positions: int | None = None) -> Tensor:
+        """Read prompts of equal length, from an empty cache; what was there before is forgotten.
+
+        Args:
+            ids: [B, T], on this device.
+            positions: how many the cache has to hold in all; None takes `max_tokens`.
+
+        Returns:
+            Logits of the last position, [B, V], fp32.
+
+        Raises:
+            LabError: the prompt is empty or longer than the cache, or the cache longer than `max_tokens`.
+        """
+        batch, tokens = ids.shape
+        self._prepare_cache(batch, self.max_tokens if positions is None else positions)
+        if tokens == 0:
+            raise LabError("The prompt is empty; it has to have at least one token.")
+        return self._forward(ids)
+
+    @torch.inference_mode()
+    def decode(self, ids: Tensor) -> Tensor:
+        """Add one token to every sequence.
+
+        Args:
+            ids: [B], on this device, for the batch of the last prefill.
+
+        Returns:
+            Logits of the new position, [B, V], fp32.
+
+        Raises:
+            LabError: nothing was prefilled for this batch, or the cache is full.
+        """
+        if self.cache.length == 0 or self.cache.batch != len(ids):
+            raise LabError("Decode continues a prefill of the same batch; run prefill first.")
+        return self._forward(ids[:, None])
+
+    def reset(self) -> None:
+        """Forget the context; the cache keeps its memory."""
+        self.cache.reset()
+
+    @property
+    @abstractmethod
+    def resident_weight_bytes(self) -> int:
+        """Bytes of every weight tensor held, each once: a tied head is the embedding itself."""
+
+    @property
+    def experts_hit(self) -> tuple[int, ...]:
+        """Distinct experts the last step read in each layer that has experts, in the order of those layers."""
+        return ()
+
+    @property
+    def expert_bytes(self) -> int:
+        """Bytes of routed experts that the last step read."""
+        return 0
+
+    def _prepare_cache(self, batch: int, positions: int) -> None:
+        """An empty cache of this size; the last one is used again if it has it."""
+        if positions > self.max_tokens:
+            raise LabError(
+                "{positions} positions were asked for; this context was limited to {limit}.",
+                positions=positions,
+                limit=self.max_tokens,
+            )
+        if (self.cache.batch, self.cache.positions) != (batch, positions):
+            self._allocate(batch=0, positions=0)  # give the old memory back before taking the new
+            self._allocate(batch=batch, positions=positions)
+        self.cache.reset()
+
+    @abstractmethod
+    def _forward(self, ids: Tensor) -> Tensor:
+        """One pass over new tokens [B, T] behind what the cache holds; logits of the last position, [B, V]."""
+
+    @abstractmethod
+    def _allocate(self, *, batch: int, positions: int) -> None:
+        """A new, empty cache of this size."""
+
+
+def context_limit(spec: Spec, max_tokens: int | None) -> int:
+    """The positions asked for, or all the model has.
+
+    Raises:
+        LabError: less than one, or more than the model has.
+    """
+    limit = spec.max_position if max_tokens is None else max_tokens
+    if not 1 <= limit <= spec.max_position:
+        raise LabError(
+            "A context of {tokens} tokens was asked for; this model takes 1 to {limit}.",
+            tokens=limit,
+            limit=spec.max_position,
+        )
+    return limit
