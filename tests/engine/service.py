@@ -17,7 +17,6 @@ from engine.supervisor import Limits
 
 MODEL = "tiny-3.7m"
 START_S = 120.0
-QUICK = Limits(cancel_s=1.0, silence_s=1.0, answer_s=1.0, backoff_s=0.05)
 
 
 def ask(prompt: str = "Once upon a time", **changes: object) -> RunRequest:
@@ -46,9 +45,9 @@ def made_up_ceilings(device: DeviceFacts) -> Ceilings:
     return ceilings(device=device, linear=[point])
 
 
-def start_broker(store: Store, **options: object) -> Broker:
+def start_broker(store: Store, limits: Limits | None = None) -> Broker:
     """A started broker whose worker is ready and whose store has ceilings."""
-    broker = Broker(store, **{"limits": QUICK, **options})  # type: ignore[arg-type]
+    broker = Broker(store, limits=limits)
     broker.start()
     wait_until(lambda: broker.machine().worker == "ready", START_S, "the worker's start")
     device = broker.machine().device
@@ -64,7 +63,13 @@ def new_store(folder: Path) -> Store:
 
 def wait_for_steps(broker: Broker, run_id: str, count: int = 1) -> RunView:
     """Wait until a run has measured some steps."""
-    wait_until(lambda: broker.snapshot(run_id).steps_so_far >= count, 60, f"{count} steps")
+
+    def enough() -> bool:
+        view = broker.snapshot(run_id)
+        assert not view.ended, f"the run {view.state} after {view.steps_so_far} steps: {view.error}"
+        return view.steps_so_far >= count
+
+    wait_until(enough, 60, f"{count} steps")
     return broker.snapshot(run_id)
 
 

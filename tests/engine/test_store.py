@@ -133,6 +133,7 @@ def test_the_same_id_from_two_threads_is_written_once(store: Store) -> None:
         "../../etc/pa",
         "a' OR '1'='1",
         "abcdefghijk\n",
+        "abcdefghijkl\n",
         "abcdefghij\x00k",
         "abcdefghijk\n\n",
         "ａｂｃｄｅｆｇｈｉｊｋｌ",
