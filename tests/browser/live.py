@@ -38,6 +38,14 @@ def cancel_button(page: Page) -> Locator:
     return page.get_by_role("button", name="Cancel", exact=True)
 
 
+def set_length(page: Page, length: int) -> None:
+    """Type a length and leave the field, as a reader would."""
+    page.locator(".st-key-length input").fill(str(length))
+    page.locator(".st-key-length input").press("Enter")
+    page.wait_for_function(f"location.search.includes('length={length}&')")
+    settled(page)
+
+
 def wait_for_state(page: Page, state: str) -> None:
     """Wait until the live view is in this state."""
     expect(page.locator(f'.rl-live[data-state="{state}"]')).to_have_count(1, timeout=RUN_S)
@@ -52,6 +60,11 @@ def wait_for_summary(page: Page) -> None:
 def points(page: Page) -> int:
     """Decode steps on the chart."""
     return int(page.evaluate("document.querySelector('.rl-chart').data[1].x.length"))
+
+
+def wait_for_points(page: Page, count: int) -> None:
+    """Wait until that many decode steps are drawn; looks at every frame, since a fast machine is soon done."""
+    page.wait_for_function(f"document.querySelector('.rl-chart').data[1].x.length >= {count}", timeout=RUN_S)
 
 
 def drawn(page: Page) -> dict[str, Any]:

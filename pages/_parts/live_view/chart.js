@@ -112,6 +112,11 @@ function gains(batch, words, hover) {
   return more
 }
 
+function joined(batches) {
+  const columns = Object.keys(batches[0]).filter((key) => Array.isArray(batches[0][key]))
+  return Object.fromEntries(columns.map((key) => [key, batches.flatMap((batch) => batch[key])]))
+}
+
 function bytesByKind(batch, at) {
   return {
     weights: batch.weights[at],

@@ -2,6 +2,8 @@
 
 const views = new WeakMap()
 const RETRY_MS = [500, 1000, 2000, 5000]
+// The browser often shares its processor with the engine: drawing each step as it comes would slow what is measured.
+const DRAW_EVERY_MS = 300
 
 class LiveView {
   constructor(root) {
@@ -36,7 +38,7 @@ class LiveView {
     this.seen = 0
     this.ended = false
     this.failures = 0
-    this.waiting = []
+    this.pending = []
     this.kept = []
     if (!keepZoom) { this.zoomed = false; this.chosenScale = null }
     this.part("prompt").textContent = ""
@@ -69,6 +71,8 @@ class LiveView {
   stop() {
     this.source?.close()
     clearTimeout(this.timer)
+    clearTimeout(this.flushing)
+    this.flushing = null
   }
 
   take(event) {
@@ -90,14 +94,25 @@ class LiveView {
     const panel = this.part("text")
     panel.scrollTop = panel.scrollHeight
     this.kept.push(batch)
-    this.draw((plotly) => this.add(plotly, batch))
+    this.pending.push(batch)
+    this.flushing ??= setTimeout(() => this.flush(), DRAW_EVERY_MS)
     const last = batch.index.length - 1
     this.progress(Math.min(1, this.seen / this.data.length))
     this.status("running", fill(this.data.words.running, { step: this.hover.number(this.seen, 0), length: this.hover.number(this.data.length, 0), time: this.hover.ms(batch.time_ns[last]) }))
   }
 
+  // What came since the last drawing goes on the chart in one go.
+  flush() {
+    clearTimeout(this.flushing)
+    this.flushing = null
+    const batches = this.pending
+    this.pending = []
+    if (batches.length) this.draw((plotly) => this.add(plotly, joined(batches)))
+  }
+
   finish(event) {
     this.ended = true
+    this.flush()
     this.stop()
     this.progress(null)
     this.status(event.kind, event.text)
@@ -195,7 +210,7 @@ class LiveView {
 
   async add(plotly, batch) {
     extend(plotly, this.node, gains(batch, this.data.words, this.hover))
-    if (this.seen === batch.index.length || this.node.data[1].x.length < 8) await this.rescale(plotly)
+    if (this.node.data[1].x.length < 40) await this.rescale(plotly)
     if (batch.flags.some((flags) => flags.length)) await this.ringFlagged(plotly)
     this.drawLegendWhenNew()
   }
