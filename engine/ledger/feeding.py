@@ -27,7 +27,7 @@ def _experts(writer: Writer, part: Experts) -> None:
     writer.linear("router")
     writer.between("route", "elementwise", part.experts)
     writer.linear("latent_down_proj")
-    if part.latent:
+    if part.latent and part.latent_norm:
         writer.between("latent_norm", "norm", part.latent)
     writer.experts("experts_gate_up_proj", part.top_k, distinct)
     writer.between(

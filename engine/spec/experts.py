@@ -11,7 +11,8 @@ from engine.spec.parts import Role, Weight
 class Experts:
     """`top_k` of `experts` feed-forward parts of `width` per token, plus `shared_width` columns that all tokens use.
 
-    latent: routed experts work at this width instead of the hidden size, between one projection down and one up.
+    latent: routed experts work at this width instead of the hidden size, between one projection down and one up;
+    latent_norm: what comes down is normalised.
     shared_gate: one more row that scales the shared part. router_bias / bias: learned biases, where they exist.
     """
 
@@ -24,6 +25,7 @@ class Experts:
     bias: bool = False
     gated: bool = True
     latent: int | None = None
+    latent_norm: bool = False
     activation: str = "silu"
 
     def weights(self, hidden: int) -> tuple[Weight, ...]:
@@ -34,7 +36,8 @@ class Experts:
         inner = self.latent or hidden
         if self.latent:
             found.append(Weight("mlp.latent_down_proj.weight", (self.latent, hidden), "latent_down_proj", "mlp"))
-            found.append(Weight("mlp.latent_norm.weight", (self.latent,), "latent_norm", "mlp", "vector"))
+            if self.latent_norm:
+                found.append(Weight("mlp.latent_norm.weight", (self.latent,), "latent_norm", "mlp", "vector"))
             found.append(Weight("mlp.latent_up_proj.weight", (hidden, self.latent), "latent_up_proj", "mlp"))
         return (*found, *self._routed(inner), *self._shared(hidden))
 

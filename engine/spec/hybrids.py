@@ -6,6 +6,7 @@ from engine.errors import LabError
 from engine.spec.common import attention, build, mlp
 from engine.spec.config import Fields
 from engine.spec.dense import check_types
+from engine.spec.experts import Experts
 from engine.spec.extras import qwen_mtp, qwen_vision
 from engine.spec.mixtures import latent, leading_dense, shared_experts, sparse_by_step
 from engine.spec.parts import Attention, Mlp
@@ -15,6 +16,7 @@ from engine.spec.types import FeedForward, Layer, Norm, Spec
 ATTENTION, LINEAR = "full_attention", "linear_attention"
 # What older configs call the two kinds.
 ALIASES = {"attention": ATTENTION, "mamba": LINEAR, "mamba2": LINEAR}
+NEMOTRON_LETTERS = {"M": LINEAR, "*": ATTENTION, "-": "mlp", "E": "moe"}
 
 
 def qwen3_next(config: Fields) -> Spec:
@@ -66,28 +68,21 @@ def kimi_linear(top: Fields) -> Spec:
 
 
 def nemotron_h(config: Fields) -> Spec:
-    """Nemotron-H: every layer is one thing alone - Mamba2, attention, or a feed-forward part with relu squared."""
-    pattern = config.text("hybrid_override_pattern", default="")
-    unknown = next((letter for letter in pattern if letter not in "M*-"), None)
-    if not pattern or unknown is not None:
-        raise LabError(
-            "The config's hybrid_override_pattern has to be a row of M (Mamba2), * (attention) and - (feed-forward), "
-            "one for each layer; it is {pattern}.",
-            pattern=pattern[:60] or "missing",
-        )
-    if config.has("num_hidden_layers") and config.layers() != len(pattern):
-        raise LabError(
-            "The config's hybrid_override_pattern has {count} layers, num_hidden_layers says {layers}.",
-            count=len(pattern),
-            layers=config.layers(),
-        )
-    heads = Fields({**config.values, "head_dim": config.size("head_dim", "attention_head_dim", default=128)})
-    kinds = {
-        "M": Layer(_nemotron_mamba(config), None),
-        "*": Layer(attention(heads, positions=False), None),
-        "-": Layer(None, Mlp(config.size("intermediate_size"), gated=False, activation="relu2")),
-    }
-    return build(config, [kinds[letter] for letter in pattern], norm=_layer_norm_eps(config))
+    """Nemotron-H: every layer is one thing alone - Mamba2, attention, a relu-squared feed-forward part, or experts."""
+    kinds = _nemotron_kinds(config)
+    made: dict[str, Layer] = {}
+    if LINEAR in kinds:
+        made[LINEAR] = Layer(_nemotron_mamba(config), None)
+    if ATTENTION in kinds:
+        size = config.size("head_dim", "attention_head_dim", default=128)
+        made[ATTENTION] = Layer(attention(config.with_defaults({"head_dim": size}), positions=False), None)
+    if "mlp" in kinds:
+        bias = config.flag("mlp_bias", default=False)
+        made["mlp"] = Layer(None, Mlp(config.size("intermediate_size"), gated=False, bias=bias, activation="relu2"))
+    if "moe" in kinds:
+        made["moe"] = Layer(None, _nemotron_experts(config))
+    norm = Norm(eps=config.number("layer_norm_epsilon", default=1e-5))
+    return build(config, [made[kind] for kind in kinds], norm=norm)
 
 
 def granite_hybrid(config: Fields) -> Spec:
@@ -162,6 +157,49 @@ def _by_kind(config: Fields, types: list[str], full: Layer, recurrent: Layer) ->
     return [full if name == ATTENTION else recurrent for name in names]
 
 
+def _nemotron_kinds(config: Fields) -> list[str]:
+    """What each layer is, from a pattern of letters or from a list of names."""
+    names = config.names("layers_block_type") or config.names("layer_types")
+    if names:
+        kinds = [ALIASES.get(name, name) for name in names]
+        unknown = next((kind for kind in kinds if kind not in NEMOTRON_LETTERS.values()), None)
+        if unknown is None:
+            return kinds
+        raise LabError(
+            "The config's layers_block_type names {unknown}; known here are {known}.",
+            unknown=unknown,
+            known=", ".join(NEMOTRON_LETTERS.values()),
+        )
+    pattern = config.text("hybrid_override_pattern", default="")
+    if not pattern or set(pattern) - NEMOTRON_LETTERS.keys():
+        raise LabError(
+            "The config's hybrid_override_pattern has to be a row of M (Mamba2), * (attention), - (feed-forward) and "
+            "E (experts), one for each layer; it is {pattern}.",
+            pattern=pattern[:60] or "missing",
+        )
+    if config.has("num_hidden_layers") and config.layers() != len(pattern):
+        raise LabError(
+            "The config's hybrid_override_pattern has {count} layers, num_hidden_layers says {layers}.",
+            count=len(pattern),
+            layers=config.layers(),
+        )
+    return [NEMOTRON_LETTERS[letter] for letter in pattern]
+
+
+def _nemotron_experts(config: Fields) -> Experts:
+    """Ungated experts under a router with a correction bias, perhaps at a narrower width, and a shared one."""
+    return Experts(
+        experts=config.size("n_routed_experts", "num_local_experts"),
+        top_k=config.size("num_experts_per_tok"),
+        width=config.size("moe_intermediate_size"),
+        shared_width=config.count("moe_shared_expert_intermediate_size"),
+        router_bias=True,
+        gated=False,
+        latent=config.size("moe_latent_size") if config.has("moe_latent_size") else None,
+        activation="relu2",
+    )
+
+
 def _nemotron_mamba(config: Fields) -> Mamba2:
     return Mamba2(
         heads=config.size("mamba_num_heads"),
@@ -188,7 +226,3 @@ def _mamba(config: Fields) -> Mamba2:
         conv_bias=config.flag("mamba_conv_bias", default=True),
         proj_bias=config.flag("mamba_proj_bias", default=False),
     )
-
-
-def _layer_norm_eps(config: Fields) -> Norm:
-    return Norm(eps=config.number("layer_norm_epsilon", default=1e-5))

@@ -152,5 +152,6 @@ def _experts(
         router_bias=router_bias,
         bias=bias,
         latent=latent_width,
+        latent_norm=config.flag("latent_moe_use_norm", default=False),
         activation=config.text("hidden_act", default="silu"),
     )

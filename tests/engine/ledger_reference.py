@@ -131,6 +131,22 @@ CONFIGS: dict[str, tuple[type, dict[str, Any]]] = {
             "ssm_state_size": 16,
         },
     ),
+    "nemotron_h-experts": (
+        tf.NemotronHConfig,
+        {
+            "layers_block_type": ["linear_attention", "moe", "full_attention", "moe"],
+            "head_dim": 16,
+            "mamba_num_heads": 12,
+            "mamba_head_dim": 8,
+            "n_groups": 2,
+            "ssm_state_size": 16,
+            "moe_intermediate_size": 24,
+            "moe_shared_expert_intermediate_size": 40,
+            "moe_latent_size": 20,
+            "n_routed_experts": 8,
+            "num_experts_per_tok": 2,
+        },
+    ),
     "granite": (
         tf.GraniteMoeHybridConfig,
         {
@@ -157,7 +173,8 @@ def model(family: str) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # These two have only an eager path, which executes the same products.
-        path = {"attn_implementation": "eager" if family in ("gpt_oss", "gemma2") else "sdpa", "experts_implementation": "eager"}
+        attention = "eager" if family in ("gpt_oss", "gemma2") else "sdpa"
+        path = {"attn_implementation": attention, "experts_implementation": "eager"}
         made = tf.AutoModelForCausalLM.from_config(config, **path)
     return made.eval()
 

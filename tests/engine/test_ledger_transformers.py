@@ -14,7 +14,7 @@ from engine.spec import GatedDeltaNet, KimiDelta, Mamba2
 FP32 = Formats.dense("fp32")
 # FlopCounterMode cannot see the recurrences' elementwise products; they are checked by hand in test_ledger_recurrence.
 VISIBLE = replace(TRANSFORMERS, recurrence="none")
-MAMBA_FAMILIES = {"nemotron_h", "granite", "bamba"}
+MAMBA_FAMILIES = {"nemotron_h", "nemotron_h-experts", "granite", "bamba"}
 CHUNKED_FAMILIES = {"qwen3_next", "qwen3_5", "qwen3_5_moe", "kimi_linear"}
 
 every_family = pytest.mark.parametrize("family", reference.FAMILIES)

@@ -70,6 +70,12 @@ BAD: list[tuple[str, Any, str]] = [
         "full_attn_layers names layer 0; its layers are numbered from 1 to 27",
     ),
     ("a pattern of other letters", NEMOTRON | {"hybrid_override_pattern": "MXM"}, "row of M (Mamba2), * (attention)"),
+    (
+        "no pattern",
+        {k: v for k, v in NEMOTRON.items() if k != "hybrid_override_pattern"},
+        "one for each layer; it is missing.",
+    ),
+    ("blocks of another kind", NEMOTRON | {"layers_block_type": ["mamba", "rwkv"]}, "layers_block_type names rwkv"),
     ("a pattern of another length", NEMOTRON | {"hybrid_override_pattern": "M-*"}, "has 3 layers, num_hidden_layers"),
     ("a list", [LLAMA], "has to hold one JSON object, not a list"),
 ]
