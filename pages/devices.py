@@ -32,8 +32,8 @@ with left:
     scene_controls.device(t, "device", t("Card after"))
     st.button(t("Swap"), icon=":material/swap_horiz:", on_click=swap)
     scene_controls.model(t)
-    asked_of = {"weights": t("a token, weights alone"), "decode": t("decode step"), "prefill": t("prefill")}
-    st.segmented_control(t("Estimate"), scene.CHOICES["estimate"], key="scene_estimate", required=True, format_func=asked_of.__getitem__)
+    asked_of = {"weights": t("weights alone"), "decode": t("decode step"), "prefill": t("prefill")}
+    st.segmented_control(t("Estimate"), scene.CHOICES["estimate"], key="scene_estimate", required=True, wrap=True, format_func=asked_of.__getitem__)
     if st.session_state["scene_estimate"] == "prefill":
         scene_controls.slider(t, "prompt", t("Prompt length T"), terms.PREFILL)
     else:

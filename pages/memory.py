@@ -48,15 +48,17 @@ def crossings(t: Words, view: scene.Scene) -> None:
     scene_controls.model(t)
     if moved is None:
         st.info(t("{model} has one kind of memory only, so nothing crosses: a cache that grows with each token, or a state that does not.", model=label))
-    else:
-        scene_parts.metrics([
-            (t("KV read = state moved"), t.number(moved), t("tokens of context"), t(terms.CROSSOVER)),
-            (t("state = KV it replaces"), "–" if replaced is None else t.number(replaced), t("tokens of context"), t(terms.REPLACED)),
-        ], "crossings")  # fmt: skip
     shown = growth.over_context(spec, CONTEXTS, formats=formats, convention=view.preset)
-    components.figure(context_charts.inside(t, shown, view.count, moved if view.count == "moved" else replaced), key="inside_figure")
+    components.figure(context_charts.inside(t, shown, "moved", moved), key="inside_moved")
+    if moved is not None:
+        st.markdown(t("Reading the cache costs as much as reading and writing the state at a context of **{context}** tokens.", context=t.number(moved)),
+                    help=t(terms.CROSSOVER))  # fmt: skip
+    components.figure(context_charts.inside(t, shown, "held", replaced), key="inside_held")
+    if replaced is not None:
+        st.markdown(t("The state takes as much room as the cache it replaces would at a context of **{context}** tokens.", context=t.number(replaced)),
+                    help=t(terms.REPLACED))  # fmt: skip
     st.caption(t("Orange grows with every token, purple stays. Left of the red line the state is the heavier of the two, right of it the cache. "
-                 "Held and moved cross at different contexts, because a state is both read and written at each step."))  # fmt: skip
+                 "Moved and held cross at different contexts, because a state is both read and written at each step."))  # fmt: skip
 
 
 scene_controls.seed("memory", NAMES)
@@ -65,7 +67,7 @@ st.markdown(t("What a model remembers of a sequence: keys and values for each to
 
 left, right = st.columns([4, 7], gap="large")
 with left:
-    st.multiselect(t("Models"), catalogue.ids(), key="scene_models", max_selections=scene.MAX_MODELS)
+    st.multiselect(t("Models"), catalogue.ids(), key="scene_models", max_selections=scene.MAX_MODELS, wrap=True)
     scene_controls.slider(t, "context", t("Context"), terms.KV_CACHE)
     names = {"held": t("held"), "moved": t("moved each step")}
     st.segmented_control(t("Bytes"), scene.CHOICES["count"], key="scene_count", required=True, format_func=names.__getitem__,

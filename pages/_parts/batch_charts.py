@@ -37,14 +37,14 @@ def throughput(
     """Tokens a second over the batch: solid while memory lasts, dotted beyond."""
     rates = growth.steps.tokens_per_s
     told = [
-        figures.hover([t("batch {batch}", batch=t.number(each)), f"{t.number(rate)} {t('tokens/s')}", t.duration(time * 1e9)])
+        figures.hover([t("batch {batch}", batch=t.number(each)), t("{rate} tokens/s", rate=t.number(rate)), t.duration(time * 1e9)])
         for each, rate, time in zip(growth.batch, rates, growth.steps.time_s, strict=True)
     ]
     data = _until_wall(growth, [float(rate) for rate in rates], told, found)
     data += [
         figures.point(
             float(each.batch), each.tokens_per_s, "measured",
-            figures.hover([t("measured: {phase}", phase=t("decode")), each.device[:60], f"{t.number(each.tokens_per_s)} {t('tokens/s')}"]),
+            figures.hover([t("measured: {phase}", phase=t("decode")), each.device[:60], t("{rate} tokens/s", rate=t.number(each.tokens_per_s))]),
             size=12, color="rgba(0,0,0,0)", line={"width": 2.5, "color": palette.DECODE},
         )
         for each in measured if each.phase == "decode"

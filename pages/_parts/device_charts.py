@@ -80,8 +80,8 @@ def published(t: Words, rows: Sequence[tuple[str, str, Judged]]) -> dict[str, An
     names = [f"{model.split('/')[-1]} · {device} · {judged.row.weights}" for model, device, judged in ordered]
     data = [{
         "type": "bar", "orientation": "h", "legendgroup": "published", "y": list(range(len(names))),
-        "x": [100 * judged.share_of_roof for _, _, judged in ordered], "marker": {"color": palette.DECODE, "opacity": 0.85}, "width": 0.72,
-        "text": names, "textposition": "inside", "insidetextanchor": "start", "textfont": {"color": "#ffffff", "size": 11}, "constraintext": "none",
+        "x": [100 * judged.share_of_roof for _, _, judged in ordered], "marker": {"color": palette.DECODE, "opacity": 0.4}, "width": 0.72,
+        "text": names, "textposition": "inside", "insidetextanchor": "start", "textfont": {"color": "@text", "size": 11}, "constraintext": "none", "cliponaxis": False,
         "hovertext": [figures.hover([name, judged.row.condition, t("measured {time}, floor {floor}", time=t.duration(judged.time_s * 1e9),
                       floor=t.duration(judged.floor_s * 1e9)), t.percent(judged.share_of_roof, 0)])
                       for name, (_, _, judged) in zip(names, ordered, strict=True)],

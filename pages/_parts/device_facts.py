@@ -31,10 +31,11 @@ def exchange(t: Words, before: Estimate, after: Estimate, unit: str) -> None:
         (t("bytes alone"), before.memory_tokens_per_s, after.memory_tokens_per_s, change.memory, terms.BYTES_ALONE),
         (t("at best"), before.tokens_per_s, after.tokens_per_s, change.both, terms.ROOFLINE),
     ]
+    st.caption(t("{unit}, before → after", unit=unit))
     with st.container(key="metrics-exchange", horizontal=True, gap="small"):
         for label, old, new, times, about in rows:
-            st.metric(f"{label}, {unit}", f"{t.number(old)} → {t.number(new)}", _times(t, times), delta_color="off", delta_arrow="off",
-                      help=t(about), border=True, width=236)  # fmt: skip
+            st.metric(label, f"{t.number(old)} → {t.number(new)}", _times(t, times), delta_color="off", delta_arrow="off",
+                      help=t(about), border=True, width=205)  # fmt: skip
     st.markdown(_verdict(t, before, after, change))
 
 
@@ -87,8 +88,9 @@ def card(t: Words, device: Device) -> None:
         t("confidence {grade}", grade=device.confidence),
     ]
     st.markdown(" · ".join(plain(fact) for fact in facts))
+    mistake = t("usual mistake")
     for remark in device.remarks:
-        st.markdown(f":orange-badge[{t('usual mistake')}] {plain(remark)}")
+        st.markdown(f":orange-badge[{mistake}] {plain(remark)}")
     st.caption(t("Sources"))
     st.markdown("\n".join(f"- {_source(text)}" for text in device.sources.values()))
 

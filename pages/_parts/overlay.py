@@ -33,8 +33,10 @@ def choose(t: Words, model: str) -> None:
 
 
 def _label(t: Words, row: RunRow) -> str:
-    speed = f", {t.number(row.tokens_per_s)} {t('tokens/s')}" if row.tokens_per_s else ""
-    return f"{t.moment(row.created_at)}, {t('batch')} {row.batch}{speed}"
+    parts = [t.moment(row.created_at), t("batch {batch}", batch=row.batch)]
+    if row.tokens_per_s:
+        parts.append(t("{rate} tokens/s", rate=t.number(row.tokens_per_s)))
+    return ", ".join(parts)
 
 
 def measured(chosen: str) -> list[MeasuredPoint]:

@@ -96,7 +96,7 @@ def _measured(t: Words, measured: Sequence[MeasuredPoint]) -> list[dict[str, Any
         figures.point(
             each.intensity, each.flops_per_s, "measured",
             figures.hover([t("measured: {phase}", phase=t(each.phase)), each.device[:60], t.rate(each.flops_per_s),
-                           t.duration(each.time_s * 1e9), f"{t('run')} {each.run_id}"]),
+                           t.duration(each.time_s * 1e9), t("run {id}", id=each.run_id)]),
             size=12, color="rgba(0,0,0,0)", symbol="diamond" if each.phase == "prefill" else "circle",
             line={"width": 2.5, "color": colours[each.phase]},
         )

@@ -114,7 +114,7 @@ def model(t: Words) -> None:
                  help=t("Paste the config.json of a checkpoint. It is only read for its dimensions and travels in the link."))  # fmt: skip
     if not packed:
         if st.session_state.get("pasted", "").strip():
-            st.error(t("This is not a JSON object; a config.json begins with { and ends with }."), icon=":material/error:")
+            st.error(t("This is not a JSON object; a config.json is one, between braces."), icon=":material/error:")
         else:
             st.caption(t("Paste a config.json above; until then the lesson's model is shown."))
 

@@ -17,7 +17,7 @@ from pages._parts.plain import plain
 from pages._parts.scene import Scene, link
 from pages._parts.words import Words
 
-METRIC_WIDTH = 172
+METRIC_WIDTH = 165
 
 
 def ceilings() -> Ceilings | None:
