@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from engine import catalogue, fetch, fetched, settings, spec, weight_files
 from engine.errors import LabError
+from engine.spec.cut import first_layers
 from engine.wheels import Progress
 
 RANDOM_RECIPE = 1
@@ -162,9 +163,7 @@ def _random(model_id: str, layers: str | None) -> Source:
                 model=model_id,
                 most=catalogue.load(model_id).num_layers,
             )
-        config["num_hidden_layers"] = count
-        if isinstance(config.get("layer_types"), list):
-            config["layer_types"] = config["layer_types"][:count]
+        config = first_layers(config, count)
     name = f"random:{model_id}" + (f"@layers={int(layers)}" if layers is not None else "")
     return Source(name, None, config, spec.read(config))
 
