@@ -99,13 +99,12 @@ def predict_step(
     dtype = TORCH_NAMES.get(dtype, dtype)
     memory_ns, compute_ns = _roof_terms(step.bytes.total, step.flops, step.working_set_bytes, ceilings, dtype)
     priced = _price(step, ceilings, dtype, points or Points(ceilings, dtype, step.bytes.weights))
-    expected = sum(op_ns for op_ns, _ in priced)
     return Prediction(
         ledger=step,
         predicted_ns=PredictedNs(
             datasheet=datasheet_ns(step, device, dtype) if device else None,
             measured_roof=max(memory_ns, compute_ns),
-            expected=max(expected, memory_ns, compute_ns),
+            expected=sum(op_ns for op_ns, _ in priced),
         ),
         memory_ns=memory_ns,
         compute_ns=compute_ns,
@@ -116,12 +115,6 @@ def predict_step(
 def expected_ns(step: StepLedger, ceilings: Ceilings, dtype: str) -> float:
     """The third line of one step, in nanoseconds."""
     return predict_step(step, ceilings, dtype).predicted_ns.expected
-
-
-def measured_roof_ns(step: StepLedger, ceilings: Ceilings, dtype: str) -> float:
-    """The second line of one step, in nanoseconds."""
-    dtype = TORCH_NAMES.get(dtype, dtype)
-    return max(_roof_terms(step.bytes.total, step.flops, step.working_set_bytes, ceilings, dtype))
 
 
 def datasheet_ns(step: StepLedger, device: Device, dtype: str) -> float | None:
