@@ -97,7 +97,11 @@ def test_many_writers_at_once_in_several_processes(database_url: str) -> None:
     for process in processes:
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
-    outcomes = [process.communicate("go\n", timeout=60) for process in processes[::-1]]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    outcomes = [process.communicate(timeout=60) for process in processes]
     assert [process.returncode for process in processes] == [0] * 3, outcomes
     assert len([row for row in open_store(database_url).list(100) if not row.shipped]) == 24
 
@@ -231,6 +235,18 @@ def test_a_database_held_by_another_program_is_said(tmp_path: Path, monkeypatch:
             store.put(run())
         holder.rollback()
     store.put(run())
+
+
+def test_opening_waits_for_another_that_is_just_creating_the_store(tmp_path: Path) -> None:
+    """SQLite refuses the switch to WAL at once, whatever the timeout, while another program writes the new file."""
+    path = tmp_path / "lab.db"
+    other = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("CREATE TABLE something (a)")
+    release = threading.Timer(0.3, lambda: other.execute("COMMIT"))
+    release.start()
+    open_store(f"sqlite:///{path}").put(run())
+    release.join()
 
 
 def test_a_full_disk_loses_nothing(small_disk: Path) -> None:
