@@ -35,7 +35,7 @@ def exchange(t: Words, before: Estimate, after: Estimate, unit: str) -> None:
     with st.container(key="metrics-exchange", horizontal=True, gap="small"):
         for label, old, new, times, about in rows:
             st.metric(label, f"{t.number(old)} → {t.number(new)}", _times(t, times), delta_color="off", delta_arrow="off",
-                      help=t(about), border=True, width=205)  # fmt: skip
+                      help=t(about), border=True, width=178)  # fmt: skip
     st.markdown(_verdict(t, before, after, change))
 
 
