@@ -10,7 +10,17 @@ from __future__ import annotations
 from engine.ceilings import Ceilings
 from engine.hardware_device import Device
 
-WEIGHT_BYTES = {"fp64": 8.0, "fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5, "int4": 0.5}
+WEIGHT_BYTES = {
+    "fp64": 8.0,
+    "fp32": 4.0,
+    "tf32": 4.0,
+    "bf16": 2.0,
+    "fp16": 2.0,
+    "fp8": 1.0,
+    "int8": 1.0,
+    "fp4": 0.5,
+    "int4": 0.5,
+}
 
 
 def rows_at_ridge(flops_per_s: float, bytes_per_s: float, weight_bytes: float) -> float:

@@ -55,12 +55,16 @@ def show_imported() -> None:
 
 
 run, problem = run_on_show()
-is_live = isinstance(run, RunView) and run.state not in FINAL_STATES
+going = run if isinstance(run, RunView) and run.state not in FINAL_STATES else None
 controls.seed(run if isinstance(run, Run) and "run" in st.query_params else None)
 
 st.title(t("Live run"))
-st.markdown(t("The model reads your prompt in one pass, then writes one token a pass. Each pass is a point on the chart: how long it took, "
-              "beside what this machine could do at best and what was expected before the run."))  # fmt: skip
+st.markdown(
+    t(
+        "The model reads your prompt in one pass, then writes one token a pass. Each pass is a point on the chart: how "
+        "long it took, beside what this machine could do at best and what was expected before the run."
+    )
+)
 
 left, right = st.columns([4, 7], gap="large")
 with left:
@@ -68,11 +72,13 @@ with left:
     mine = lab.active_run(me)
     with st.container(horizontal=True):
         st.button(t("Run"), type="primary", icon=":material/play_arrow:", on_click=start, disabled=mine is not None)
-        if is_live:
-            st.button(t("Cancel"), icon=":material/stop:", on_click=stop, args=(run.id,), disabled=mine != run.id,
-                      help=None if mine == run.id else t("Only whoever started a run can cancel it."))  # fmt: skip
+        if going is not None:
+            st.button(t("Cancel"), icon=":material/stop:", on_click=stop, args=(going.id,), disabled=mine != going.id,
+                      help=None if mine == going.id else t("Only whoever started a run can cancel it."))  # fmt: skip
     if mine is not None and (run is None or mine != run.id):
-        st.caption(t("Your own run is still going: [show it]({link}).", link=build_link("", run=mine, language=t.language)))
+        st.caption(
+            t("Your own run is still going: [show it]({link}).", link=build_link("", run=mine, language=t.language))
+        )
     said = st.session_state.pop("problem", None)
     if said is not None:
         st.error(plain(t.sentence(said)), icon=":material/error:")
@@ -88,11 +94,8 @@ with right:
                          device=plain(run.device.name) if run.device else "?"))  # fmt: skip
         summary.headline(t, run)
     components.live_view(
-        live_data(t, run.id if run else None, live=is_live, length=run.request.max_new_tokens if run else view.length,
-                  dtype=run.request.dtype if run else view.dtype,
-                  ceilings=run.ceilings if isinstance(run, Run) else lab.machine().ceilings),
-        key="live", on_end=lambda: None,
-    )  # fmt: skip
+        live_data(t, run, asked=view, measured=lab.machine().ceilings), key="live", on_end=lambda: None
+    )
 
 if isinstance(run, Run):
     if run.summary is not None:

@@ -55,7 +55,12 @@ def ceilings_view(t: Words, ceilings: Ceilings) -> None:
     """The two curves, the numbers above them, and the file."""
     machine_facts.metrics(t, ceilings)
     st.subheader(t("How fast it reads"))
-    st.caption(t("A working set that fits in a cache is read faster than one that comes from memory. A model is judged by the bandwidth at its own size."))
+    st.caption(
+        t(
+            "A working set that fits in a cache is read faster than one that comes from memory. A model is "
+            "judged by the bandwidth at its own size."
+        )
+    )
     st.plotly_chart(charts.bandwidth_figure(t, ceilings), config=charts.CONFIG, key="bandwidth",
                     alt=t("Read bandwidth against the size of what is read."))  # fmt: skip
     machine_facts.ridges(t, ceilings)
@@ -64,7 +69,12 @@ def ceilings_view(t: Words, ceilings: Ceilings) -> None:
 
 machine: MachineView = lab.machine()
 st.title(t("This machine"))
-st.markdown(t("What the lab's predictions rest on: how fast this machine reads, multiplies and starts an operation. Measured apart from any run; nothing is fitted to a run."))
+st.markdown(
+    t(
+        "What the lab's predictions rest on: how fast this machine reads, multiplies and starts an "
+        "operation. Measured apart from any run; nothing is fitted to a run."
+    )
+)
 if machine.reason is not None:
     st.error(plain(t.sentence(machine.reason)), icon=":material/error:")
 if machine.notice is not None:
@@ -82,7 +92,15 @@ else:
     if machine.calibration is not None and machine.calibration.error is not None:
         st.error(plain(t.sentence(machine.calibration.error)), icon=":material/error:")
     if machine.ceilings is None:
-        st.info(t("This machine has not been measured yet. It takes about a minute; the first run does it by itself."), icon=":material/straighten:")
-    st.button(t("Measure again") if machine.ceilings else t("Measure this machine"), type="primary", icon=":material/straighten:", on_click=measure)
+        st.info(
+            t("This machine has not been measured yet. It takes about a minute; the first run does it by itself."),
+            icon=":material/straighten:",
+        )
+    st.button(
+        t("Measure again") if machine.ceilings else t("Measure this machine"),
+        type="primary",
+        icon=":material/straighten:",
+        on_click=measure,
+    )
 if machine.ceilings is not None:
     ceilings_view(t, machine.ceilings)

@@ -1,4 +1,4 @@
-"""A browser without a browser: Streamlit's websocket protocol in a few lines. The protocol is private; versions are pinned."""
+"""A browser without a browser: Streamlit's websocket protocol, which is private, in a few lines."""
 
 from __future__ import annotations
 

@@ -91,7 +91,19 @@ def measured_once(demo_home: Path) -> None:
         with tempfile.TemporaryDirectory() as folder:
             home = new_home(Path(folder) / "home", demo_home)
             for model in ("tiny-3.7m", "smollm2-135m"):
-                command = [sys.executable, "-m", "engine", "run", "--model", model, "--prompt", "a", "--max-new-tokens", "2", "--json"]
+                command = [
+                    sys.executable,
+                    "-m",
+                    "engine",
+                    "run",
+                    "--model",
+                    model,
+                    "--prompt",
+                    "a",
+                    "--max-new-tokens",
+                    "2",
+                    "--json",
+                ]
                 answer = subprocess.run(command, env=_environment(home), capture_output=True, check=True, timeout=600)
         _measured(demo_home).write_text(json.dumps(json.loads(answer.stdout)["ceilings"]))
 
@@ -113,7 +125,9 @@ def serve(home: Path, *, cwd: Path = ROOT, **environment: str) -> Iterator[Lab]:
     command = [sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py"), "--server.port", str(port)]
     log = home / "server.log"
     with log.open("wb") as output:
-        process = subprocess.Popen(command, cwd=cwd, env=_environment(home) | environment, stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            command, cwd=cwd, env=_environment(home) | environment, stdout=output, stderr=subprocess.STDOUT
+        )
         lab = Lab(port, home, process)
         try:
             _wait_until_it_answers(lab, log)

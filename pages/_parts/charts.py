@@ -27,7 +27,8 @@ def bandwidth_figure(t: Words, ceilings: Ceilings) -> go.Figure:
     sizes = [point.working_set_bytes for point in points]
     rates = [point.bytes_per_s / 1e9 for point in points]
     curve = {
-        "type": "scatter", "mode": "lines+markers", "x": sizes, "y": rates, "line": {"color": palette.DECODE, "width": 2.5},
+        "type": "scatter", "mode": "lines+markers", "x": sizes, "y": rates,
+        "line": {"color": palette.DECODE, "width": 2.5},
         "error_y": {"array": [rate * point.spread for rate, point in zip(rates, points, strict=True)], "thickness": 1},
         "customdata": [_bandwidth_hover(t, point) for point in points], "hovertemplate": "%{customdata}<extra></extra>",
     }  # fmt: skip
@@ -43,7 +44,9 @@ def bandwidth_figure(t: Words, ceilings: Ceilings) -> go.Figure:
 
 
 def _bandwidth_hover(t: Words, point: BandwidthPoint) -> str:
-    head = f"<b>{t.binary_size(point.working_set_bytes)}: {t.bandwidth(point.bytes_per_s)}</b> ± {t.percent(point.spread)}"
+    head = (
+        f"<b>{t.binary_size(point.working_set_bytes)}: {t.bandwidth(point.bytes_per_s)}</b> ± {t.percent(point.spread)}"
+    )
     kernels = sorted(point.by_kernel.items(), key=lambda item: -item[1])
     return "<br>".join([head, *(f"{name}: {t.bandwidth(rate)}" for name, rate in kernels)])
 

@@ -19,9 +19,12 @@ EXAMPLES = {
     N_("A question"): "Why is the sky blue?",
     N_("A story"): "Once upon a time, in a village by the sea, there lived an old clockmaker who",
     N_("A long prompt"): (
-        "A library keeps ten thousand books in its cellar. Each morning the librarian carries every one of them upstairs, "
-        "reads a single word, and carries them all down again. When a hundred visitors ask at once, the books still come up "
-        "only once, and each visitor gets a word. When one visitor asks for a hundred words, the books come up a hundred times. "
+        "A library keeps ten thousand books in its cellar. Each morning the librarian carries every one "
+        "of them upstairs, "
+        "reads a single word, and carries them all down again. When a hundred visitors ask at once, the "
+        "books still come up "
+        "only once, and each visitor gets a word. When one visitor asks for a hundred words, the books "
+        "come up a hundred times. "
     )
     * 4
     + "So what would make this library faster?",
@@ -71,11 +74,19 @@ def keep(view: View) -> None:
 
 
 def _of_request(request: RunRequest) -> View:
-    return parse_view(to_query(View(**{
-        "model": request.model, "chat": request.chat, "length": request.max_new_tokens, "batch": request.batch,
-        "temperature": request.temperature, "top_k": request.top_k, "top_p": request.top_p, "min_p": request.min_p,
-        "seed": request.seed, "dtype": request.dtype,
-    })))  # fmt: skip
+    view = View(
+        model=request.model,
+        chat=request.chat,
+        length=request.max_new_tokens,
+        batch=request.batch,
+        temperature=request.temperature,
+        top_k=request.top_k,
+        top_p=request.top_p,
+        min_p=request.min_p,
+        seed=request.seed,
+        dtype=request.dtype,
+    )
+    return parse_view(to_query(view))  # a run from the command line may lie outside what the controls can hold
 
 
 def draw(t: Words) -> View:
@@ -113,8 +124,13 @@ def _prompt(t: Words) -> None:
 
     st.text_area(t("Prompt"), key="prompt", height=120)
     st.pills(
-        t("Examples"), list(EXAMPLES), format_func=t, key="example", on_change=take_example,
-        label_visibility="collapsed", wrap=True,
+        t("Examples"),
+        list(EXAMPLES),
+        format_func=t,
+        key="example",
+        on_change=take_example,
+        label_visibility="collapsed",
+        wrap=True,
     )
     st.toggle(t("Chat"), key="chat", help=t(terms.CHAT))
 

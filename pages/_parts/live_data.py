@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from engine.ceilings import Ceilings
+from engine.record import Run, RunView
+from engine.request import DTYPES
 from pages._parts import api, palette, session, terms
+from pages._parts.links import View
 from pages._parts.words import Words
 
 _COLOURS = {
@@ -20,20 +23,25 @@ _COLOURS = {
 }
 
 
-def live_data(
-    t: Words, run_id: str | None, *, live: bool, length: int, dtype: str, ceilings: Ceilings | None
-) -> dict[str, Any]:
-    """The component's data. `live` says that the run has not ended, so that its end must be told."""
+def live_data(t: Words, run: Run | RunView | None, *, asked: View, measured: Ceilings | None) -> dict[str, Any]:
+    """The component's data.
+
+    Args:
+        run: the run on show; one that has not ended is followed, and its end is told to Python once.
+        asked: what the controls say, for the empty chart before a first run.
+        measured: this machine's ceilings, for a run whose record with its own is not written yet.
+    """
+    ceilings = run.ceilings if isinstance(run, Run) else measured
     return {
-        "run": run_id,
-        "live": live,
-        "length": length,
+        "run": run.id if run else None,
+        "live": isinstance(run, RunView) and not run.ended,
+        "length": run.request.max_new_tokens if run else asked.length,
         "base": session.base_path(),
         "plotly": session.base_path() + api.PLOTLY_PATH,
         "locale": t.language,
         "colours": _COLOURS,
         "words": _words(t),
-        "limits": _limits(ceilings, dtype),
+        "limits": _limits(ceilings, DTYPES.get(run.request.dtype if run else asked.dtype, "fp32")),
     }
 
 
@@ -41,9 +49,8 @@ def _limits(ceilings: Ceilings | None, dtype: str) -> dict[str, float | None]:
     """The two rates that say by how much a step's larger term binds."""
     if ceilings is None or not ceilings.bandwidth:
         return {"flops_per_s": None, "bytes_per_s": None}
-    peaks = ceilings.peak_flops_per_s
     return {
-        "flops_per_s": peaks.get(dtype) or max(peaks.values(), default=None),
+        "flops_per_s": ceilings.peak_flops_per_s.get(dtype),
         "bytes_per_s": ceilings.bandwidth[-1].bytes_per_s,
     }
 
@@ -53,7 +60,10 @@ def _words(t: Words) -> dict[str, str]:
         "step": t("step"),
         "time_axis": t("Time of each step, ms"),
         "bytes_axis": t("Bytes each step moves, MB"),
-        "chart_label": t("Time and bytes of each step of the run, beside three predicted lines. The table below holds the same numbers."),
+        "chart_label": t(
+            "Time and bytes of each step of the run, beside three predicted lines. The table below holds the "
+            "same numbers."
+        ),
         "scale": t("Scale of the time axis"),
         "linear": t("linear"),
         "log": t("logarithmic"),

@@ -38,8 +38,22 @@ def metrics(t: Words, ceilings: Ceilings) -> None:
     ]  # fmt: skip
     with st.container(key="metrics", horizontal=True, gap="small"):
         for label, value, spread, explanation in shown:
-            st.metric(label, value, f"± {t.percent(spread)}", delta_color="off", delta_arrow="off", help=explanation, border=True, width=165)
-    st.caption(t("Measured {when}. ± is half the spread of the middle half of all repetitions.", when=t.moment(ceilings.measured_at)))
+            st.metric(
+                label,
+                value,
+                f"± {t.percent(spread)}",
+                delta_color="off",
+                delta_arrow="off",
+                help=explanation,
+                border=True,
+                width=171,
+            )
+    st.caption(
+        t(
+            "Measured {when}. ± is half the spread of the middle half of all repetitions.",
+            when=t.moment(ceilings.measured_at),
+        )
+    )
 
 
 def ridges(t: Words, ceilings: Ceilings) -> None:
@@ -49,14 +63,18 @@ def ridges(t: Words, ceilings: Ceilings) -> None:
     here, there = ridge.of_ceilings(ceilings), ridge.of_device(card, "bf16") or 0.0
     said = [t("{dtype}: {rows} rows", dtype=dtype, rows=t.number(rows)) for dtype, rows in here.items()]
     st.markdown(
-        t("This machine's ridge lies at **{here}** a reading of the weights; on {card} it lies at **{there} rows** (bf16). "
+        t(
+            "This machine's ridge lies at **{here}** a reading of the weights; on {card} it lies at **{there} "
+            "rows** (bf16). "
           "Below it, a pass costs the same however few rows it has: that is why writing one token at a time is slow.",
           here=", ".join(said), card=card.name, there=t.number(there)),
         help=t(terms.RIDGE),
     )  # fmt: skip
     groups = sorted({(point.dtype, point.working_set_bytes) for point in ceilings.linear})
     if not groups:
-        st.caption(t("The curve of single matrices appears once a model has run here: it is measured at that model's shapes."))
+        st.caption(
+            t("The curve of single matrices appears once a model has run here: it is measured at that model's shapes.")
+        )
         return
     names = [t("{dtype}, model of {size}", dtype=dtype, size=t.size(size)) for dtype, size in groups]
     for group, tab in zip(groups, st.tabs(names), strict=True):

@@ -32,11 +32,14 @@ def show(t: Words, view: View) -> None:
         title = t.plural("{count} token for this model", "{count} tokens for this model", len(ids))
         rows.append(chip_row(t, title, pieces, ids))
         pieces, ids = _split_by_qwen(prompt)
-        title = t.plural("{count} token for Qwen3.8, for comparison", "{count} tokens for Qwen3.8, for comparison", len(ids))
+        title = t.plural(
+            "{count} token for Qwen3.8, for comparison", "{count} tokens for Qwen3.8, for comparison", len(ids)
+        )
         rows.append(chip_row(t, title, pieces, ids))
     except LabError as error:
         missing = not all(choice.fetched for choice in checkpoint.available() if choice.id == view.model)
-        st.caption(t("The prompt's tokens are shown here once the model is fetched; the first run brings it.") if missing
+        st.caption(t(
+            "The prompt's tokens are shown here once the model is fetched; the first run brings it.") if missing
                    else plain(t.sentence(error.sentence)))  # fmt: skip
     if rows:
         components.chips(rows, key="prompt_chips")

@@ -40,7 +40,12 @@ def language_switch(t: Words) -> None:
 
     st.session_state["language_choice"] = t.language
     st.segmented_control(
-        t("Language"), list(LANGUAGES), format_func=LANGUAGES.__getitem__, key="language_choice", on_change=choose, required=True
+        t("Language"),
+        list(LANGUAGES),
+        format_func=LANGUAGES.__getitem__,
+        key="language_choice",
+        on_change=choose,
+        required=True,
     )
 
 

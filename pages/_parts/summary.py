@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 import streamlit as st
 
@@ -14,7 +16,7 @@ from pages._parts.words import Words
 
 MAX_CHIPS = 400
 _BOUNDS = (N_("memory"), N_("compute"), N_("launches"))  # a step's `bound`, said with t(step.bound)
-METRIC_WIDTH = 158
+METRIC_WIDTH = 171
 
 
 def headline(t: Words, run: Run) -> None:
@@ -90,7 +92,7 @@ def details(t: Words, run: Run) -> None:
 
 
 def _table(t: Words, run: Run) -> None:
-    columns = {
+    columns: dict[str, list[Any]] = {
         t("step"): [step.index for step in run.steps],
         t("phase"): [t(step.phase) for step in run.steps],
         t("rows"): [step.tokens for step in run.steps],
@@ -117,7 +119,14 @@ def _tokens(t: Words, run: Run) -> None:
         rows.append(chip_row(t, t("Prompt: {count} tokens, read in one pass", count=len(run.prompt.token_ids)),
                              pieces, run.prompt.token_ids))  # fmt: skip
     written = [step.token_ids[0] for step in run.steps]
-    rows.append(chip_row(t, t("Written: {count} tokens, one pass each", count=len(written)), [step.text for step in run.steps], written))
+    rows.append(
+        chip_row(
+            t,
+            t("Written: {count} tokens, one pass each", count=len(written)),
+            [step.text for step in run.steps],
+            written,
+        )
+    )
     components.chips(rows, key="run_chips")
 
 
@@ -146,10 +155,13 @@ def _measured_on(t: Words, run: Run) -> None:
     if ceilings is not None:
         facts.append((t("Ceilings measured"), t.moment(ceilings.measured_at)))
     if probe is not None:
-        facts.append((t("Control probe"), t("{before} before, {after} after ({moved})", before=t.duration(probe.before_ns),
-                      after=t.duration(probe.after_ns), moved=t.percent(probe.moved))))  # fmt: skip
+        before, after, moved = t.duration(probe.before_ns), t.duration(probe.after_ns), t.percent(probe.moved)
+        said = t("{before} before, {after} after ({moved})", before=before, after=after, moved=moved)
+        facts.append((t("Control probe"), said))
     facts.append((t("Measured at"), t.moment(run.created_at)))
-    facts.append((t("Warm-up"), t.plural("{count} step, not shown", "{count} steps, not shown", len(run.warm_up_steps))))
+    facts.append(
+        (t("Warm-up"), t.plural("{count} step, not shown", "{count} steps, not shown", len(run.warm_up_steps)))
+    )
     for label, value in facts:
         st.text(f"{label}: {value}")
 

@@ -5,39 +5,43 @@ from __future__ import annotations
 from engine.errors import N_
 
 PREFILL = N_(
-    "Prefill: the model reads the whole prompt in one pass. The weights are read once for all of its tokens, and the pass also yields the first new token."
+    "Prefill: the model reads the whole prompt in one pass. The weights are read once for all of its "
+    "tokens, and the pass also yields the first new token."
 )
-DECODE = N_(
-    "Decode: one pass for each further token. All weights are read again, for a single row of work."
-)
-TTFT = N_(
-    "Time to first token: how long until the first new token is there, which is the prefill."
-)
+DECODE = N_("Decode: one pass for each further token. All weights are read again, for a single row of work.")
+TTFT = N_("Time to first token: how long until the first new token is there, which is the prefill.")
 TPOT = N_(
-    "Time per output token: how long one decode step takes. p50 is the median; one step in twenty is slower than p95, one in a hundred slower than p99."
+    "Time per output token: how long one decode step takes. p50 is the median; one step in twenty is "
+    "slower than p95, one in a hundred slower than p99."
 )
 TOKENS_PER_S = N_("New tokens a second while decoding, all sequences of the batch together.")
 MBU = N_(
-    "Memory bandwidth utilisation: the bytes a decode step has to move, over its time, as a share of the fastest reading measured on this machine."
+    "Memory bandwidth utilisation: the bytes a decode step has to move, over its time, as a share of "
+    "the fastest reading measured on this machine."
 )
 MFU = N_(
-    "Model FLOPs utilisation: the FLOPs the prefill has to do, over its time, as a share of the fastest matrix multiplication measured on this machine."
+    "Model FLOPs utilisation: the FLOPs the prefill has to do, over its time, as a share of the "
+    "fastest matrix multiplication measured on this machine."
 )
 EXPECTED_ERROR = N_(
-    "How far the measured decode steps lie from the expected line, in the median. The line was drawn before the run, from measurements made apart from it."
+    "How far the measured decode steps lie from the expected line, in the median. The line was drawn "
+    "before the run, from measurements made apart from it."
 )
 KV_CACHE = N_(
-    "KV cache: what attention remembers of each earlier token, so that it need not be computed again. It grows with every token and is read at every step."
+    "KV cache: what attention remembers of each earlier token, so that it need not be computed again. "
+    "It grows with every token and is read at every step."
 )
 ARITHMETIC_INTENSITY = N_("Arithmetic intensity: FLOPs done for each byte moved.")
 RIDGE = N_(
-    "Ridge point: the arithmetic intensity at which computing takes as long as reading. Left of it memory is the limit, right of it arithmetic."
+    "Ridge point: the arithmetic intensity at which computing takes as long as reading. Left of it "
+    "memory is the limit, right of it arithmetic."
 )
 EXPECTED = N_(
     "What this machine should need: each operation at the rate measured for its shape, plus the cost of launching it."
 )
 ROOF = N_(
-    "What this machine cannot beat: all bytes at its measured bandwidth, or all FLOPs at its measured rate, whichever takes longer."
+    "What this machine cannot beat: all bytes at its measured bandwidth, or all FLOPs at its measured "
+    "rate, whichever takes longer."
 )
 FLOOR = N_("The same limit from the manufacturer's data sheet.")
 WEIGHTS = N_("The model's parameters. Every step reads all of them.")
@@ -45,37 +49,63 @@ STATE = N_("Recurrent state: the fixed-size memory of layers that keep no KV cac
 CONV = N_("The last few columns that the convolution before a recurrent layer keeps.")
 LOGITS = N_("The scores of every possible next token, written once a step.")
 LAUNCH = N_("Launch cost: what starting one operation costs, however small it is.")
-BATCH = N_("Sequences written at the same time. They share each reading of the weights; every one has its own KV cache.")
+BATCH = N_(
+    "Sequences written at the same time. They share each reading of the weights; every one has its own KV cache."
+)
 CHAT = N_("Wraps the prompt in the model's chat template, so that it is answered and not continued.")
 TEMPERATURE = N_("0 always takes the likeliest token. Higher values choose more freely.")
 TOP_K = N_("Choose only among the k likeliest tokens. 0 means no limit.")
 TOP_P = N_("Choose only among the likeliest tokens that together reach this probability. 1 means no limit.")
 MIN_P = N_("Drop tokens less likely than this share of the likeliest one's probability. 0 means no limit.")
 SEED = N_("The same seed, prompt and settings choose the same tokens again.")
-DTYPE = N_("What weights, cache and arithmetic are held in. bf16 halves the bytes to read; not every processor computes in it fast.")
+DTYPE = N_(
+    "What weights, cache and arithmetic are held in. bf16 halves the bytes to read; not every "
+    "processor computes in it fast."
+)
 LENGTH = N_("How many tokens to write at most. The model may stop earlier by itself.")
-CONVENTION = N_("What counts as a FLOP or a byte. The lesson's convention gives its printed numbers; this engine's counts all it really does.")
-WEIGHTS_ALONE = N_("The decode step if only the weights had to be read: its intensity is the batch, because all sequences share one reading.")
+CONVENTION = N_(
+    "What counts as a FLOP or a byte. The lesson's convention gives its printed numbers; this "
+    "engine's counts all it really does."
+)
+WEIGHTS_ALONE = N_(
+    "The decode step if only the weights had to be read: its intensity is the batch, because all "
+    "sequences share one reading."
+)
 ATTENTION_ALONE = N_(
-    "Attention over the cache, alone: every key and value read is used by one group of query heads, whatever the batch. More sequences do not move this point."
+    "Attention over the cache, alone: every key and value read is used by one group of query heads, "
+    "whatever the batch. More sequences do not move this point."
 )
 ROOFLINE = N_(
-    "The roof: no step is faster. On the slope bytes are the limit and more work per byte helps; on the flat part arithmetic is, and it does not."
+    "The roof: no step is faster. On the slope bytes are the limit and more work per byte helps; on "
+    "the flat part arithmetic is, and it does not."
 )
 MEASURED = N_("A run of this model: bytes and FLOPs by count, time by the clock of the machine it ran on.")
 FLOPS = N_("Floating-point operations the step has to do: two for each weight and each row, and those of attention.")
-BYTES = N_("Bytes the step has to read and write: weights once for the whole batch, each sequence's own KV cache and state.")
-PEAK = N_("π, the peak: floating-point operations the device can do in a second, dense, in the format the weights are multiplied in.")
+BYTES = N_(
+    "Bytes the step has to read and write: weights once for the whole batch, each sequence's own KV cache and state."
+)
+PEAK = N_(
+    "π, the peak: floating-point operations the device can do in a second, dense, in the format the "
+    "weights are multiplied in."
+)
 BANDWIDTH = N_("β, the bandwidth: bytes the device's memory can deliver in a second.")
-STEP_TIME = N_("t, the time of the step. It cannot be less than the larger of the two quotients; real steps take longer.")
+STEP_TIME = N_(
+    "t, the time of the step. It cannot be less than the larger of the two quotients; real steps take longer."
+)
 COMPUTE_ALONE = N_("Compute alone: FLOPs over the peak, as if every byte were already there.")
 BYTES_ALONE = N_("Bytes alone: bytes over the bandwidth, as if arithmetic were free.")
 LARGEST_BATCH = N_("The most sequences of this context that fit in the device's memory beside the whole checkpoint.")
 INTENSITY_LIMIT = N_(
-    "What the decode step's intensity nears as the batch grows: the weights are shared, each sequence's own cache and state are not."
+    "What the decode step's intensity nears as the batch grows: the weights are shared, each "
+    "sequence's own cache and state are not."
 )
 CROSSOVER = N_("The context at which one kind of bytes becomes more than the other.")
 SHARE_OF_ROOF = N_("The floor's time over the measured time: 100 % would be as fast as the data sheet allows.")
-REPLACED = N_("What the recurrent layers would store if they kept keys and values like the model's attention layers do.")
+REPLACED = N_(
+    "What the recurrent layers would store if they kept keys and values like the model's attention layers do."
+)
 HELD = N_("Held: what one sequence takes of the memory, beside the weights.")
-MOVED = N_("Moved: what one decode step reads and writes for one sequence, beside the weights. A state is read and written whole.")
+MOVED = N_(
+    "Moved: what one decode step reads and writes for one sequence, beside the weights. A state is "
+    "read and written whole."
+)

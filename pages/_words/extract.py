@@ -58,4 +58,5 @@ if __name__ == "__main__":
         renewed = update(path.stem)
         with path.open("wb") as output:
             write_po(output, renewed, width=110, sort_output=False, include_lineno=False, omit_header=False)
-        print(f"{path.name}: {sum(not message.string or not all(message.string) for message in renewed if message.id)} untranslated")
+        untranslated = sum(not message.string or not all(message.string) for message in renewed if message.id)
+        print(f"{path.name}: {untranslated} untranslated")

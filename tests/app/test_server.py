@@ -107,7 +107,8 @@ def test_the_collection_after_each_rerun_is_off() -> None:
 def test_no_page_imports_torch() -> None:
     code = (
         "import sys, pkgutil, importlib, pages._parts\n"
-        "for module in pkgutil.iter_modules(pages._parts.__path__): importlib.import_module(f'pages._parts.{module.name}')\n"
+        "for module in pkgutil.iter_modules(pages._parts.__path__): "
+        "importlib.import_module(f'pages._parts.{module.name}')\n"
         "import app, engine.broker, engine.store, engine.tokenizer, engine.checkpoint\n"
         "print(sorted(name for name in sys.modules if name.split('.')[0] in {'torch', 'transformers'}))"
     )

@@ -69,8 +69,8 @@ def wait_for_points(page: Page, count: int) -> None:
 
 def drawn(page: Page) -> dict[str, Any]:
     """Every number on the chart, trace by trace."""
-    script = "JSON.stringify(Object.fromEntries(document.querySelector('.rl-chart').data.map(t => [t.name, [t.x, t.y]])))"
-    return dict(json.loads(page.evaluate(script)))
+    traces = "document.querySelector('.rl-chart').data.map(t => [t.name, [t.x, t.y]])"
+    return dict(json.loads(page.evaluate(f"JSON.stringify({traces})")))
 
 
 def metrics(page: Page) -> list[str]:

@@ -117,7 +117,9 @@ def test_a_link_shows_identical_numbers_in_a_second_browser(page: Page, browser:
     other.context.close()
 
 
-def test_both_files_hold_the_steps_of_the_chart_and_a_record_comes_back_in(page: Page, lab: Lab, tmp_path: Path) -> None:
+def test_both_files_hold_the_steps_of_the_chart_and_a_record_comes_back_in(
+    page: Page, lab: Lab, tmp_path: Path
+) -> None:
     open_live(page, lab.url, model="tiny-3.7m", length=6)
     run_button(page).click()
     wait_for_summary(page)

@@ -14,7 +14,9 @@ from engine.request import check
 from pages._parts.links import DTYPES, LIMITS, View, build_link, parse_language, parse_run, parse_view, to_query
 
 NAMES = [field.name for field in fields(View)]
-anything = st.one_of(st.text(), st.floats().map(str), st.integers().map(str), st.none(), st.lists(st.text(), max_size=2))
+anything = st.one_of(
+    st.text(), st.floats().map(str), st.integers().map(str), st.none(), st.lists(st.text(), max_size=2)
+)
 views = st.builds(
     View,
     model=st.from_regex(r"[A-Za-z0-9._-]{1,40}", fullmatch=True).filter(lambda name: ".." not in name),
@@ -75,7 +77,9 @@ def test_odd_values_are_clamped_or_left_at_their_default(name: str, raw: str, ex
     assert getattr(parse_view({name: raw}), name) == expected
 
 
-@pytest.mark.parametrize("run", ["", "short", "../../../../x", "abcdefghijklm", "<b>abcdefgh", "abcdefghijk\n", "ａbcdefghijkl"])
+@pytest.mark.parametrize(
+    "run", ["", "short", "../../../../x", "abcdefghijklm", "<b>abcdefgh", "abcdefghijk\n", "ａbcdefghijkl"]
+)
 def test_what_no_run_is_called_is_no_run(run: str) -> None:
     assert parse_run({"run": run}) is None
 

@@ -72,7 +72,9 @@ def test_hostile_controls_leave_a_page_that_works(query: dict[str, str], open_pa
 
 
 def test_the_address_sets_the_controls(open_page: Open) -> None:
-    test = open_page(lang="en", model="tiny-3.7m", length="17", batch="3", temperature="0.7", chat="0", dtype="bfloat16")
+    test = open_page(
+        lang="en", model="tiny-3.7m", length="17", batch="3", temperature="0.7", chat="0", dtype="bfloat16"
+    )
     assert test.selectbox(key="model").value == "tiny-3.7m"
     assert test.number_input(key="length").value == 17
     assert test.number_input(key="batch").value == 3

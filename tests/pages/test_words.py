@@ -28,7 +28,9 @@ def test_the_source_has_messages_of_pages_and_engine() -> None:
 
 @pytest.mark.parametrize("language", [language for language in LANGUAGES if language != "en"])
 def test_no_message_is_untranslated(language: str) -> None:
-    kept = {message.id if isinstance(message.id, str) else tuple(message.id): message for message in catalogue(language)}
+    kept = {
+        message.id if isinstance(message.id, str) else tuple(message.id): message for message in catalogue(language)
+    }
     missing = []
     for message, file, line in messages():
         key = message if isinstance(message, str) else tuple(message)
