@@ -14,7 +14,6 @@ from pages._parts.words import LANGUAGES, Words
 from pages._words.extract import catalogue, messages
 
 EN, ZH = Words("en"), Words("zh")
-SAME_IN_BOTH = {"logits"}
 
 
 def _parameters(text: str) -> set[str]:
@@ -43,13 +42,13 @@ def test_no_message_is_untranslated(language: str) -> None:
 def test_translations_have_the_parameters_of_their_message() -> None:
     wrong = []
     for message in catalogue("zh"):
-        if not message.id or not all(message.string):
+        if not message.id or not message.string or not all(message.string):
             continue
         originals = [message.id] if isinstance(message.id, str) else list(message.id)
         said = [message.string] if isinstance(message.string, str) else list(message.string)
         if _parameters(originals[-1]) != _parameters(said[0]):
             wrong.append(originals[-1])
-        if said[0] == originals[-1] and originals[-1] not in SAME_IN_BOTH:
+        if said[0] == originals[-1] and re.search(r"[a-z]{3,} [a-z]{2,}", originals[-1]):
             wrong.append(f"not translated: {originals[-1]}")
     assert not wrong, "\n".join(wrong)
 
