@@ -35,6 +35,13 @@ class Bench:
         """Whether this very model is loaded."""
         return self._loaded == (source.weights_hash(), str(device), dtype)
 
+    def held_bytes(self, source: Source, device: torch.device, dtype: str) -> int:
+        """What a run of this model need not take anew: its weights, and the caches of the run before."""
+        if self._model is None or not self.has(source, device, dtype):
+            return 0
+        caches = self._model.cache.bytes
+        return self._model.resident_weight_bytes + caches.kv_allocated + caches.state + caches.conv
+
     def model(self, source: Source, device: torch.device, dtype: str) -> Model:
         """The model of a source, loaded if it is not; the one before it is let go first.
 

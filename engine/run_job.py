@@ -126,10 +126,10 @@ class RunInProgress:
             max_tokens=positions,
             formats=ledger.Formats(weights=format_, kv=format_),
         )
-        have = self._bench.has(source, self._device, self._request.dtype)
-        if not have:
+        held = self._bench.held_bytes(source, self._device, self._request.dtype)
+        if not held:
             self._bench.clear()
-        request.check_memory(needed.total - (needed.weights if have else 0), devices.free_bytes(self._device))
+        request.check_memory(needed.total, held + devices.free_bytes(self._device))
 
     def _model_facts(self, source: Source, format_: str) -> ModelFacts:
         return ModelFacts(
