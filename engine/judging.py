@@ -12,6 +12,8 @@ from engine.record import Flag, Probe, Step
 
 DISTURBED_SHARE = 0.15
 """How far the control probe may move between before and after a run before the run says it was disturbed."""
+OFF_SHARE = 0.30
+"""How far it may be, before the run, from where it was when the ceilings were measured, perhaps days ago."""
 
 
 def bandwidth(step: Step, ceilings: Ceilings) -> float:
@@ -48,13 +50,18 @@ def flags(step: Step, ceilings: Ceilings, dtype: str) -> list[Flag]:
     return found
 
 
-def run_flags(steps: Sequence[Step], probe: Probe | None) -> list[Flag]:
-    """Every flag of the run: its steps' own, and `disturbed` when the control probe moved."""
+def run_flags(steps: Sequence[Step], probe: Probe | None, ceilings: Ceilings) -> list[Flag]:
+    """Every flag of the run: its steps' own, and `disturbed` when the control probe did not stay where it was."""
     found = {flag for step in steps for flag in step.flags}
-    if probe is not None and abs(probe.moved) > DISTURBED_SHARE:
+    if probe is not None and (abs(probe.moved) > DISTURBED_SHARE or abs(probe_off(probe, ceilings)) > OFF_SHARE):
         found.add("disturbed")
     known: tuple[Flag, ...] = ("beats_roof", "beats_datasheet", "disturbed")
     return [flag for flag in known if flag in found]
+
+
+def probe_off(probe: Probe, ceilings: Ceilings) -> float:
+    """How much slower (or faster, negative) the probe was before the run than when the ceilings were measured."""
+    return probe_moved(ceilings.probe_ns, probe.before_ns)
 
 
 def probe_moved(before_ns: int, after_ns: int) -> float:

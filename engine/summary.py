@@ -111,7 +111,7 @@ def summarise(
         mbu_datasheet=mbu_datasheet(steps, datasheet_bytes_per_s),
         mfu_prefill=mfu_prefill(steps, ceilings, dtype),
         median_abs_error=median_abs_error(steps),
-        flags=run_flags(steps, probe),
+        flags=run_flags(steps, probe, ceilings),
     )
 
 

@@ -11,7 +11,15 @@ from collections.abc import Sequence
 
 from engine.ceilings import Ceilings
 from engine.errors import N_, Scalar, Sentence
-from engine.judging import bandwidth, compute_ns, memory_ns, run_flags
+from engine.judging import (
+    DISTURBED_SHARE,
+    OFF_SHARE,
+    bandwidth,
+    compute_ns,
+    memory_ns,
+    probe_off,
+    run_flags,
+)
 from engine.record import Probe, Step
 
 HELD_UP = 2.0
@@ -91,6 +99,16 @@ _TEMPLATES = {
     ),
 }
 
+# What the control probe says, first where it got slower, then where it got faster.
+_MOVED = (
+    N_("The control measurement was {share} slower after the run than before: something else used the machine."),
+    N_("The control measurement was {share} faster after the run than before: something else used it."),
+)
+_OFF = (
+    N_("Before this run the machine was {share} slower than when it was measured: is something else running?"),
+    N_("Before this run the machine was {share} faster than when it was measured: measure it again."),
+)
+
 
 def verdict(
     steps: Sequence[Step], *, batch: int, dtype: str, ceilings: Ceilings, probe: Probe | None = None
@@ -105,7 +123,7 @@ def verdict(
         sentences.append(_prefill_sentence(prefill, alone=not decode))
     if not sentences:
         sentences.append(Sentence(template=N_("The run ended before its first step was measured.")))
-    return sentences + _warnings(steps, probe)
+    return sentences + _warnings(steps, probe, ceilings)
 
 
 def _decode_sentence(step: Step, batch: int, dtype: str, ceilings: Ceilings) -> Sentence:
@@ -170,8 +188,8 @@ def _prefill_sentence(step: Step, *, alone: bool) -> Sentence:
     )
 
 
-def _warnings(steps: Sequence[Step], probe: Probe | None) -> list[Sentence]:
-    found = run_flags(steps, probe)
+def _warnings(steps: Sequence[Step], probe: Probe | None, ceilings: Ceilings) -> list[Sentence]:
+    found = run_flags(steps, probe, ceilings)
     sentences = []
     for flag, template in (
         (
@@ -186,14 +204,16 @@ def _warnings(steps: Sequence[Step], probe: Probe | None) -> list[Sentence]:
         if flag in found:
             count = sum(flag in step.flags for step in steps)
             sentences.append(Sentence(template=template, params={"count": count, "steps": len(steps)}))
-    if "disturbed" in found and probe is not None:
-        template = (
-            N_("The control measurement was {share} slower after the run than before: something else used the machine.")
-            if probe.moved > 0
-            else N_("The control measurement was {share} faster after the run than before: something else used it.")
-        )
-        sentences.append(Sentence(template=template, params={"share": percent(abs(probe.moved))}))
+    if probe is not None and abs(probe.moved) > DISTURBED_SHARE:
+        sentences.append(_of_probe(probe.moved, _MOVED))
+    if probe is not None and abs(off := probe_off(probe, ceilings)) > OFF_SHARE:
+        sentences.append(_of_probe(off, _OFF))
     return sentences
+
+
+def _of_probe(change: float, templates: tuple[str, str]) -> Sentence:
+    slower, faster = templates
+    return Sentence(template=slower if change > 0 else faster, params={"share": percent(abs(change))})
 
 
 # ---- numbers as people read them -----------------------------------------------------------------

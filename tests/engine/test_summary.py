@@ -96,11 +96,32 @@ def test_below_the_datasheet_at_all_is_flagged() -> None:
 def test_a_moved_probe_disturbs_the_run_and_not_its_steps() -> None:
     moved = Probe(before_ns=7_000_000, after_ns=9_800_000, load=None, moved=probe_moved(7_000_000, 9_800_000))
     assert moved.moved == pytest.approx(0.4)
-    assert run_flags([step(1, 25_000_000)], moved) == ["disturbed"]
+    assert run_flags([step(1, 25_000_000)], moved, MACHINE) == ["disturbed"]
     words = verdict([step(1, 25_000_000)], batch=1, dtype="fp32", ceilings=MACHINE, probe=moved)
     assert str(words[-1]).startswith("The control measurement was 40 % slower after the run than before")
     still = Probe(before_ns=7_000_000, after_ns=7_700_000, load=None, moved=probe_moved(7_000_000, 7_700_000))
-    assert run_flags([step(1, 25_000_000)], still) == []
+    assert run_flags([step(1, 25_000_000)], still, MACHINE) == []
+
+
+@pytest.mark.parametrize(
+    ("before_ns", "sentence"),
+    [
+        (8_000_000, None),
+        (
+            10_500_000,
+            "Before this run the machine was 50 % slower than when it was measured: is something else running?",
+        ),
+        (3_500_000, "Before this run the machine was 50 % faster than when it was measured: measure it again."),
+    ],
+)
+def test_a_machine_that_is_not_as_it_was_measured_is_said(before_ns: int, sentence: str | None) -> None:
+    """The ceilings' own probe took 7 ms."""
+    probe = Probe(before_ns=before_ns, after_ns=before_ns, load=None)
+    measured = [step(1, 25_000_000)]
+    assert run_flags(measured, probe, MACHINE) == (["disturbed"] if sentence else [])
+    words = [str(each) for each in verdict(measured, batch=1, dtype="fp32", ceilings=MACHINE, probe=probe)]
+    assert words[1:] == ([sentence] if sentence else [])
+    assert run_flags(measured, probe, ceilings(probe_ns=0)) == []  # ceilings of before there was a probe
 
 
 # ---- the verdict ---------------------------------------------------------------------------------
