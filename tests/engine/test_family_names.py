@@ -14,6 +14,7 @@ from engine import spec as specs
 from engine.errors import LabError
 from engine.ledger import Formats
 from engine.model.hybrid import HybridDecoder
+from engine.model.names import Canonical
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
@@ -33,6 +34,7 @@ def test_a_text_part_inside_a_larger_model() -> None:
     nested = {name.replace("model.", "model.language_model.", 1): t for name, t in theirs.state_dict().items()}
     nested |= {"model.visual.blocks.0.attn.qkv.weight": torch.zeros(1), "mtp.fc.weight": torch.zeros(1)}
     spec = specs.read({"model_type": "qwen3_5", "text_config": config_of(theirs)})
+    assert set(Canonical(nested, spec)) == set(theirs.state_dict())
     ids = tokens(1, 10)
     found = engine_logits(HybridDecoder.from_tensors(spec, nested), ids, 8)
     assert worst(found, engine_logits(engine_of(theirs), ids, 8)) == 0
