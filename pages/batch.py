@@ -21,7 +21,7 @@ def numbers(asked: Asked, found: growth.Room) -> None:
     most = found.most
     scene_parts.metrics([
         (t("One sequence"), t("{rate} tokens/s", rate=t.number(alone["tokens_per_s"])), explained.milliseconds(t, alone["time_s"]), t(terms.DECODE)),
-        (t("B = {batch}", batch=t.number(now["batch"])), t("{rate} tokens/s", rate=t.number(now["tokens_per_s"])),
+        (f"B = {t.number(now['batch'])}", t("{rate} tokens/s", rate=t.number(now["tokens_per_s"])),
          explained.milliseconds(t, now["time_s"]), t(terms.TOKENS_PER_S)),
         (t("Intensity"), t.number(now["intensity"]), t("FLOP/byte"), t(terms.ARITHMETIC_INTENSITY)),
         (t("Each sequence holds"), t.size(found.per_request_bytes), t("context {context}", context=t.number(asked.scene.context)), t(terms.KV_CACHE)),

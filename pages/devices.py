@@ -56,11 +56,15 @@ with right:
     else:
         unit = t("tokens/s")
         device_facts.exchange(t, before, after, unit)
-        every = estimates(step, all_devices(view, ceilings, asked.spec, asked.formats, asked.convention), **rules)
+        listed = all_devices(view, ceilings, asked.spec, asked.formats, asked.convention)
+        every = estimates(step, listed, **rules)
         components.figure(device_charts.both(t, every, before, after, unit=unit), key="devices_figure")
         st.caption(t("Each point is a device; to the right, faster by bytes, upwards, faster by compute. Points above the dashed line are held back by "
                      "bytes, and only a step to the right makes them faster. Longer prompts and larger batches move all points towards the line."))  # fmt: skip
         device_facts.table(t, every)
+        if len(every) < len(listed):
+            st.caption(t.plural("{count} device is left out: no peak of it for these formats can be stood by.",
+                                "{count} devices are left out: no peak of theirs for these formats can be stood by.", len(listed) - len(every)))  # fmt: skip
         cards = [each for each in (other, asked.device) if isinstance(each, Device)]
         with st.expander(t("The two cards: figures, usual mistakes, sources")):
             for each in cards:

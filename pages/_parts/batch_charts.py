@@ -28,7 +28,7 @@ def _wall(t: Words, found: Room, growth: BatchGrowth) -> list[Any]:
 
 
 def _chosen(t: Words, batch: int) -> list[Any]:
-    return [figures.at_x(batch, t("B = {batch}", batch=t.number(batch)), figures.TEXT, row=1)]
+    return [figures.at_x(batch, f"B = {t.number(batch)}", figures.TEXT, row=1)]
 
 
 def throughput(

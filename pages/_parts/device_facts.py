@@ -83,7 +83,7 @@ def card(t: Words, device: Device) -> None:
         *(f"{dtype}: {explained.peak(t, peak.dense_flops_per_s)}" for dtype, peak in device.peaks.items()),
         t("bandwidth {value}", value=t.bandwidth(device.bandwidth_bytes_per_s)),
         *([t("memory {size}", size=t.size(device.memory_bytes))] if device.memory_bytes else []),
-        *([t("{power} W", power=t.number(device.power_w))] if device.power_w else []),
+        *([f"{t.number(device.power_w)} W"] if device.power_w else []),
         *([str(device.year)] if device.year else []),
         t("confidence {grade}", grade=device.confidence),
     ]

@@ -66,7 +66,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "context": (1, 1_048_576),
     "tflops": (0.01, 100_000.0),
     "gbs": (1.0, 100_000.0),
-    "gb": (0.1, 10_000.0),
+    "gb": (1.0, 10_000.0),
 }
 # Every whole number up to here is a stop of its slider; beyond, stops are about 6 % apart.
 EVERY = {"prompt": 32, "batch": 72, "context": 16}

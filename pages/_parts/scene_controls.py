@@ -110,7 +110,7 @@ def model(t: Words) -> None:
     packed = st.session_state[PREFIX + "config"]
     if packed and "pasted" not in st.session_state:
         st.session_state["pasted"] = json.dumps(json.loads(unpack_config(packed)), indent=1)
-    st.text_area(t("config.json"), key="pasted", height=140, on_change=take_config,
+    st.text_area("config.json", key="pasted", height=140, on_change=take_config,
                  help=t("Paste the config.json of a checkpoint. It is only read for its dimensions and travels in the link."))  # fmt: skip
     if not packed:
         if st.session_state.get("pasted", "").strip():

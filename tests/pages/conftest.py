@@ -37,3 +37,23 @@ def open_page(home: Path) -> Callable[..., AppTest]:
         return test.run()
 
     return opened
+
+
+@pytest.fixture
+def kept_run(home: Path) -> str:
+    """The id of a measured run of smollm2-135m in this lab's store."""
+    from made_up_run import finished_run
+
+    run = finished_run("keptRun00001")
+    broker.current().keep(run)
+    return run.id
+
+
+@pytest.fixture
+def measured_here(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine as if it had been measured: 100 GFLOP/s, 18 GB/s from memory."""
+    from made_up_run import made_up_ceilings
+
+    lab = broker.current()
+    view = lab.machine().model_copy(update={"ceilings": made_up_ceilings()})
+    monkeypatch.setattr(lab, "machine", lambda: view)
