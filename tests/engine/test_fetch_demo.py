@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
@@ -30,6 +31,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.timeout(900)  # transformers reads a GGUF in pure Python: long on a machine busy with other things
 def test_every_number_is_the_one_transformers_reads(demo_gguf: Path, demo_folder: Path) -> None:
     reference = AutoModelForCausalLM.from_pretrained(demo_gguf.parent, gguf_file=demo_gguf.name, dtype=torch.float32)
     ours, theirs = load_file(demo_folder / "model.safetensors"), reference.state_dict()
