@@ -281,7 +281,9 @@ def test_hundreds_of_viewers_share_each_event(broker: Broker) -> None:
     async def view() -> list[str]:
         seen: list[str] = []
         while not seen or '"type":"end"' not in seen[-1]:
-            seen += await broker.wait_async(run_id, len(seen), END_S)
+            news = await broker.wait_async(run_id, len(seen), END_S)
+            assert news  # woken by what came, not by the end of its patience
+            seen += news
         return seen
 
     async def crowd() -> list[list[str]]:
@@ -331,6 +333,7 @@ def test_a_fetch_of_what_is_here_ends_at_once(broker: Broker) -> None:
 def test_a_calibration_can_be_cancelled(broker: Broker) -> None:
     task = broker.calibrate("a")
     assert broker.calibrate("b") == task  # one at a time
+    pid = broker.worker_pid
     wait_until(lambda: (c := broker.machine().calibration) is not None and c.progress is not None, END_S, "progress")
     assert broker.machine().calibrating
     broker.cancel(task, "a")
@@ -338,6 +341,7 @@ def test_a_calibration_can_be_cancelled(broker: Broker) -> None:
     calibration = broker.machine().calibration
     assert calibration is not None
     assert calibration.state == "cancelled"
+    assert broker.worker_pid == pid  # by itself, not by being killed
     assert broker.wait_for(broker.submit(ask(), "a"), END_S).state == "done"
 
 
