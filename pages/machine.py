@@ -54,7 +54,7 @@ def progress_view() -> None:
 def ceilings_view(t: Words, ceilings: Ceilings) -> None:
     """The two curves, the numbers above them, and the file."""
     machine_facts.metrics(t, ceilings)
-    st.subheader(t("How fast it reads"))
+    st.header(t("How fast it reads"))
     st.caption(
         t(
             "A working set that fits in a cache is read faster than one that comes from memory. A model is "

@@ -16,7 +16,10 @@ from engine.ceilings import BandwidthPoint, Ceilings, LinearPoint
 from pages._parts import palette
 from pages._parts.words import Words
 
-CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
+CONFIG = {
+    "displaylogo": False,
+    "modeBarButtons": [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
+}
 _LINES = ("#2f7de1", "#2e9e5b", "#f08c2e", "#8e44c9", "#3aa6a0", "#c9a3e8", "#8a919c")
 _SMALL = {"size": 11}
 

@@ -36,7 +36,7 @@ def metrics(t: Words, ceilings: Ceilings) -> None:
           for dtype, rate in ceilings.peak_flops_per_s.items()),
         (t("Launch cost"), t.duration(ceilings.launch_ns), ceilings.launch_spread, t(terms.LAUNCH)),
     ]  # fmt: skip
-    with st.container(key="metrics", horizontal=True, gap="small"):
+    with st.container(key="ceilings"):
         for label, value, spread, explanation in shown:
             st.metric(
                 label,
@@ -46,7 +46,6 @@ def metrics(t: Words, ceilings: Ceilings) -> None:
                 delta_arrow="off",
                 help=explanation,
                 border=True,
-                width=171,
             )
     st.caption(
         t(
@@ -58,7 +57,7 @@ def metrics(t: Words, ceilings: Ceilings) -> None:
 
 def ridges(t: Words, ceilings: Ceilings) -> None:
     """Where reading and arithmetic take equally long: here, and on the lesson's card."""
-    st.subheader(t("How many rows it takes to use it fully"))
+    st.header(t("How many rows it takes to use it fully"))
     card = hardware.load(LESSON_CARD)
     here, there = ridge.of_ceilings(ceilings), ridge.of_device(card, "bf16") or 0.0
     said = [t("{dtype}: {rows} rows", dtype=dtype, rows=t.number(rows)) for dtype, rows in here.items()]
@@ -67,7 +66,7 @@ def ridges(t: Words, ceilings: Ceilings) -> None:
             "This machine's ridge lies at **{here}** a reading of the weights; on {card} it lies at **{there} "
             "rows** (bf16). "
           "Below it, a pass costs the same however few rows it has: that is why writing one token at a time is slow.",
-          here=", ".join(said), card=card.name, there=t.number(there)),
+          here=t(", ").join(said), card=card.name, there=t.number(there)),
         help=t(terms.RIDGE),
     )  # fmt: skip
     groups = sorted({(point.dtype, point.working_set_bytes) for point in ceilings.linear})

@@ -16,7 +16,6 @@ from pages._parts.words import Words
 
 MAX_CHIPS = 400
 _BOUNDS = (N_("memory"), N_("compute"), N_("launches"))  # a step's `bound`, said with t(step.bound)
-METRIC_WIDTH = 171
 
 
 def headline(t: Words, run: Run) -> None:
@@ -65,9 +64,9 @@ def metrics(t: Words, summary: Summary) -> None:
         (t("Prefill MFU"), _share(t, summary.mfu_prefill), terms.MFU),
         (t("Prediction error"), _share(t, summary.median_abs_error), terms.EXPECTED_ERROR),
     ]
-    with st.container(key="metrics", horizontal=True, gap="small"):
+    with st.container(key="metrics"):
         for label, value, explanation in shown:
-            st.metric(label, value or "–", help=t(explanation), border=True, width=METRIC_WIDTH)
+            st.metric(label, value or "–", help=t(explanation), border=True)
 
 
 def _ms(t: Words, value: float | None) -> str | None:
@@ -162,8 +161,9 @@ def _measured_on(t: Words, run: Run) -> None:
     facts.append(
         (t("Warm-up"), t.plural("{count} step, not shown", "{count} steps, not shown", len(run.warm_up_steps)))
     )
-    for label, value in facts:
-        st.text(f"{label}: {value}")
+    with st.container(gap="xxsmall"):
+        for label, value in facts:
+            st.text(f"{label}: {value}")
 
 
 def _share_and_keep(t: Words, run: Run) -> None:

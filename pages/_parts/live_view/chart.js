@@ -74,7 +74,7 @@ function layoutFor(words, ink, scale, lastStep) {
     barmode: "stack",
     bargap: 0.12,
     hovermode: "closest",
-    hoverlabel: { align: "left", bgcolor: ink.background, bordercolor: ink.grid, font: { color: ink.text, size: 12 } },
+    hoverlabel: { align: "left", bgcolor: ink.background, bordercolor: ink.grid, font: { family: ink.font, color: ink.text, size: 13 } },
     dragmode: "zoom",
     uirevision: "keep",
     xaxis: { ...axis, showgrid: false, domain: [0, 1], anchor: "y2", range: [-1, Math.max(8, lastStep) + 1], title: { text: words.step, standoff: 6, font: { size: 12 } }, tickformat: "d" },
@@ -84,7 +84,7 @@ function layoutFor(words, ink, scale, lastStep) {
   }
 }
 
-const CONFIG = { displaylogo: false, responsive: true, displayModeBar: "hover", modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] }
+const CONFIG = { displaylogo: false, responsive: true, displayModeBar: "hover", modeBarButtons: [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]] }
 
 // One batch of steps (columns, as the engine sends them) as what each trace gains.
 function gains(batch, words, hover) {
