@@ -155,6 +155,14 @@ def test_states_are_written_by_prefill_and_read_and_written_by_decode() -> None:
     assert prefill(ANCHOR, 9, convention=LESSON).bytes.conv_write == 0
 
 
+def test_what_is_read_and_written_in_place_is_in_the_working_set_once() -> None:
+    step = decode(ANCHOR, 1000)
+    state, conv = step.bytes.state_read, step.bytes.conv_read
+    assert step.working_set_bytes == step.bytes.total - state - conv
+    assert state > 0
+    assert conv > 0
+
+
 def test_the_whole_kernel_is_kept_where_a_convention_says_so() -> None:
     everything = replace(ENGINE, conv="K")
     assert resident(ANCHOR, convention=everything).conv == 48 * 10_240 * 4 * 2 == 3_932_160
@@ -165,3 +173,11 @@ def test_kimi_linear_and_kimi_k3() -> None:
     assert resident(linear).state == 20 * 32 * 128 * 128 * 4
     assert resident(linear, convention=replace(ENGINE, conv="K")).conv == 3 * 4096 * 4 * 2 * 20
     assert round(resident(k3).state / 1e6) == 434
+
+
+def test_kimi_k3_s_output_gates_are_as_wide_as_what_they_gate() -> None:
+    """96 heads x 128 values from a hidden size of 7168, in each of its 24 latent layers."""
+    k3 = catalogue.load("moonshotai/Kimi-K3")
+    gates = [op for op in decode(k3, 10).ops if op.name == "output_gate_proj"]
+    assert sum(op.count for op in gates) == 24
+    assert {(op.k, op.n) for op in gates} == {(7168, 96 * 128)}

@@ -105,6 +105,14 @@ def test_a_stated_head_dim_wins_over_hidden_size_over_heads() -> None:
     assert (mixer.head_dim, 1024 // mixer.heads) == (128, 64)
 
 
+@pytest.mark.parametrize("model_id", ["meta-llama/Llama-3.1-8B", "Qwen/Qwen3-8B", "Qwen/Qwen3-Next-80B-A3B-Instruct"])
+def test_a_config_silent_about_biases_has_none(model_id: str) -> None:
+    config = {
+        key: value for key, value in catalogue.config(model_id).items() if key not in ("attention_bias", "mlp_bias")
+    }
+    assert spec.read(config) == catalogue.load(model_id)
+
+
 def test_missing_kv_heads_are_as_many_as_query_heads() -> None:
     config = {key: value for key, value in LLAMA.items() if key != "num_key_value_heads"}
     mixer = spec.read(config).layers[0].mixer
