@@ -20,7 +20,7 @@ from engine.errors import LabError
 from engine.spec.cut import first_layers
 from engine.wheels import Progress
 
-RANDOM_RECIPE = 1
+RANDOM_RECIPE = 2
 """Raised when engine.weights fills random tensors differently: the same name must never mean other numbers."""
 
 _RANDOM = re.compile(r"random:(?P<model>[^@]+)(?:@layers=(?P<layers>\d{1,4}))?")

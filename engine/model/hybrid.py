@@ -22,6 +22,7 @@ from engine.model.names import Canonical
 from engine.model.phases import Model, context_limit
 from engine.model.reader import Reader
 from engine.model.rotary import RotaryTable
+from engine.random_weights import RandomTensors
 
 
 class HybridDecoder(Model):
@@ -56,7 +57,8 @@ class HybridDecoder(Model):
         max_tokens: int | None = None,
         latent_form: Form = "absorbed",
     ) -> HybridDecoder:
-        """Build from tensors named as the family's checkpoints name them. They are copied; none is kept.
+        """Build from tensors named as the family's checkpoints name them (random ones: as the readers ask for them).
+        They are copied; none is kept.
 
         latent_form: how latent attention reads its cache in decode; see `engine.model.latent`.
 
@@ -64,7 +66,8 @@ class HybridDecoder(Model):
             LabError: the family is not supported, a tensor is missing, or `max_tokens` is beyond the model's context.
         """
         supported.check(spec)
-        reader = Reader(Canonical(tensors, spec), dtype, torch.device(device))
+        named = tensors if isinstance(tensors, RandomTensors) else Canonical(tensors, spec)
+        reader = Reader(named, dtype, torch.device(device))
         return cls(spec, reader, context_limit(spec, max_tokens), latent_form)
 
     def _forward(self, ids: Tensor) -> Tensor:
