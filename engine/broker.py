@@ -13,8 +13,8 @@ import threading
 import time
 from collections.abc import Callable
 from functools import lru_cache
-from types import TracebackType
 
+from engine import checkpoint
 from engine.ceilings import Ceilings
 from engine.desk import Desk
 from engine.errors import LabError, Sentence
@@ -70,7 +70,7 @@ class Broker:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self.stop()
 
     # ---- runs ------------------------------------------------------------------------------------
@@ -79,11 +79,10 @@ class Broker:
         """Queue a run for `owner` and return its id.
 
         Raises:
-            LabError: the request cannot be run, the owner has a run already, the queue is full, or there
-                is no engine.
+            LabError: the request cannot be run, the owner has a run already, the queue is full, or no engine is there.
         """
         check(request)
-        _require_model(request.model, allow_paths=self._allow_paths)
+        checkpoint.resolve(request.model, allow_paths=self._allow_paths)
         self._require_engine()
         run = LiveRun(new_run_id(), owner, request, now())
         self._desk.take_in_run(run)
@@ -224,7 +223,7 @@ class Broker:
         Raises:
             LabError: no such model, the queue is full, or there is no engine.
         """
-        _require_model(model, allow_paths=self._allow_paths)
+        checkpoint.resolve(model, allow_paths=self._allow_paths)
         self._require_engine()
         task = self._desk.take_in_task(Task("fetch", owner, model=model))
         self._supervisor.wake()
@@ -255,12 +254,6 @@ class Broker:
     def _require_engine(self) -> None:
         if self._supervisor.state == "unusable" and self._supervisor.reason is not None:
             raise LabError.from_sentence(self._supervisor.reason)
-
-
-def _require_model(model: str, *, allow_paths: bool) -> None:
-    from engine import checkpoint
-
-    checkpoint.resolve(model, allow_paths=allow_paths)
 
 
 def _view_of(run: Run, since: int) -> RunView:

@@ -108,8 +108,10 @@ def test_a_stopped_worker_can_be_cancelled(broker: Broker) -> None:
     wait_for_steps(broker, run_id)
     pid = broker.worker_pid or 0
     os.kill(pid, signal.SIGSTOP)
+    asked = time.monotonic()
     broker.cancel(run_id, "a")
     run = broker.wait_for(run_id, END_S)
+    assert time.monotonic() - asked < LIMITS.silence_s + LIMITS.answer_s  # not because of its silence
     assert (run.state, run.error) == ("cancelled", None)
     assert run.steps
     assert gone(pid)
