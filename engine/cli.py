@@ -97,7 +97,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--max-new-tokens", type=int, default=64, metavar="N")
     run.add_argument("--batch", type=int, default=1, metavar="B")
     _device(run)
-    run.add_argument("--dtype", default="float32", metavar="T", help="float32 or bfloat16")
+    run.add_argument("--dtype", metavar="T", help="float32 or bfloat16 (default: the checkpoint's own)")
     run.add_argument("--weights", metavar="FORMAT")
     run.add_argument("--kv", metavar="FORMAT")
     run.add_argument("--temperature", type=float, default=0.0, metavar="X", help="0 is greedy (default)")

@@ -88,7 +88,10 @@ class PredictedNs(_Part):
 
 
 class RunRequest(_Part):
-    """What is asked of the worker. Checked again by `engine.request.check`, whoever sent it."""
+    """What is asked of the worker. Checked again by `engine.request.check`, whoever sent it.
+
+    dtype: None asks for the checkpoint's own; the record of the run says which that was.
+    """
 
     model: str
     prompt: str
@@ -96,7 +99,7 @@ class RunRequest(_Part):
     max_new_tokens: int = 64
     batch: int = 1
     device: str | None = None
-    dtype: str = "float32"
+    dtype: str | None = None
     weights: str | None = None
     kv: str | None = None
     temperature: float = 0.0
@@ -148,6 +151,8 @@ class Step(_Part):
     tokens: rows processed (of one sequence). context: positions attended, the new ones included.
     time_ns: the forward pass on the device's own clock. host_ns: the same on the host's clock.
     working_set_bytes: the distinct bytes the step touches: what its bandwidth ceiling is read at.
+    experts_hit: distinct experts the router chose in each layer that has them. `bytes` holds those that were read,
+        `expected_expert_bytes` what was expected of them.
     """
 
     index: Count
@@ -165,6 +170,8 @@ class Step(_Part):
     resident_bytes: ResidentBytes
     predicted_ns: PredictedNs
     bound: Literal["memory", "compute", "launches"] = "memory"
+    experts_hit: list[Count] = []
+    expected_expert_bytes: Count = 0
     text: str = ""
     flags: list[Flag] = []
 

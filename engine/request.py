@@ -88,22 +88,33 @@ def _whole(what: str, value: int, low: int, high: int) -> None:
         )
 
 
+def choose_dtype(request: RunRequest, stored_format: str) -> str:
+    """What to compute in: as asked, else what the asked formats imply, else the checkpoint's own.
+
+    stored_format: the format of the checkpoint's weights ("fp32", "bf16", "fp16" ...). What this engine does
+    not compute in is widened to float32, which holds every value of it.
+    """
+    if request.dtype is not None:
+        return request.dtype
+    format_ = request.weights or request.kv or stored_format
+    return next((dtype for dtype, implied in DTYPES.items() if implied == format_), "float32")
+
+
 def _check_formats(request: RunRequest) -> None:
-    if request.dtype not in DTYPES:
+    if request.dtype is not None and request.dtype not in DTYPES:
         raise LabError(
             "{dtype} is not a type this engine computes in; choose one of {known}.",
             dtype=request.dtype,
             known=", ".join(DTYPES),
         )
-    implied = DTYPES[request.dtype]
-    for asked in (request.weights, request.kv):
-        if asked is not None and asked != implied:
-            raise LabError(
-                "With {dtype} the engine holds weights and KV cache in {implied}, not in {asked}.",
-                dtype=request.dtype,
-                implied=implied,
-                asked=asked,
-            )
+    implied = {DTYPES[request.dtype]} if request.dtype else set(DTYPES.values())
+    asked = {format_ for format_ in (request.weights, request.kv) if format_ is not None}
+    if not asked <= implied or len(asked) > 1:
+        raise LabError(
+            "The engine holds weights and KV cache in one format, {known}; {asked} is not that.",
+            known=" or ".join(sorted(implied)),
+            asked=" with ".join(sorted(asked)),
+        )
 
 
 def _check_sampling(request: RunRequest) -> None:

@@ -21,6 +21,7 @@ from engine.errors import Sentence
 from engine.expected import Predictor, predictor
 from engine.generate import RawStep, StoppedBy, generate, warm_up
 from engine.judging import flags, probe_moved
+from engine.ledger.routed import bytes_with_experts, routed_bytes
 from engine.model import Model
 from engine.probe import load_average, probe
 from engine.protocol import RunJob
@@ -46,6 +47,7 @@ class RunInProgress:
         self._probe: Probe | None = None
         self._prompt: Prompt | None = None
         self._answer: Answer | None = None
+        self._dtype = "float32"
         self._resident_weight_bytes = 0
         self._warm_up: list[Step] = []
         self._steps: list[Step] = []
@@ -60,14 +62,16 @@ class RunInProgress:
         asked, teller = self._request, self._teller
         request.check(asked)
         self._device = device = devices.choose(asked.device)
-        format_ = DTYPES[asked.dtype]
         source = self._bring()
+        self._dtype = request.choose_dtype(asked, source.spec.dtype)
+        self._request = asked = asked.model_copy(update={"dtype": self._dtype})
+        format_ = DTYPES[self._dtype]
         tokenizer = tokenizers.load(source)
         self._prompt = prompt = self._tokenize(tokenizer, source)
         teller.prompt(prompt)
         self._check_memory(source, len(prompt.token_ids), format_)
         teller.state("loading")
-        model = self._bench.model(source, device, asked.dtype)
+        model = self._bench.model(source, device, self._dtype)
         self._facts = self._model_facts(source, format_)
         self._ceilings = self._bench.ceilings(device, source.spec, format_, self._job.ceilings, teller)
         self._resident_weight_bytes = model.resident_weight_bytes
@@ -96,7 +100,7 @@ class RunInProgress:
             summary=summarise(
                 self._steps,
                 batch=asked.batch,
-                dtype=DTYPES[asked.dtype],
+                dtype=DTYPES[self._dtype],
                 ceilings=ceilings,
                 probe=self._probe,
                 datasheet_bytes_per_s=_datasheet_bandwidth(ceilings),
@@ -126,7 +130,7 @@ class RunInProgress:
             max_tokens=positions,
             formats=ledger.Formats(weights=format_, kv=format_),
         )
-        held = self._bench.held_bytes(source, self._device, self._request.dtype)
+        held = self._bench.held_bytes(source, self._device, self._dtype)
         if not held:
             self._bench.clear()
         request.check_memory(needed.total, held + devices.free_bytes(self._device))
@@ -136,7 +140,7 @@ class RunInProgress:
             id=self._request.model,
             weights=source.weights,
             weights_hash=source.weights_hash(),
-            dtype=self._request.dtype,
+            dtype=self._dtype,
             weight_format=format_,
             kv_format=format_,
             parameters=source.spec.parameters.checkpoint,
@@ -209,7 +213,7 @@ class RunInProgress:
         """What was measured beside what was predicted."""
         assert self._ceilings is not None
         predicted = lines.decode(raw.context) if raw.index else lines.prefill(raw.tokens)
-        held = model.cache.bytes
+        held, expected = model.cache.bytes, routed_bytes(predicted.ledger)
         step = Step(
             index=raw.index,
             phase=raw.phase,
@@ -221,8 +225,10 @@ class RunInProgress:
             sample_ns=raw.sample_ns,
             detokenize_ns=detokenize_ns,
             flops=predicted.ledger.flops,
-            bytes=StepBytes(**predicted.ledger.bytes.as_dict()),
-            working_set_bytes=predicted.ledger.working_set_bytes,
+            bytes=StepBytes(**bytes_with_experts(predicted.ledger, model.expert_bytes).as_dict()),
+            working_set_bytes=predicted.ledger.working_set_bytes - expected + model.expert_bytes,
+            experts_hit=list(model.experts_hit),
+            expected_expert_bytes=expected,
             resident_bytes=ResidentBytes(
                 weights=self._resident_weight_bytes,
                 kv_allocated=held.kv_allocated,
@@ -234,7 +240,7 @@ class RunInProgress:
             bound=predicted.bound,
             text=text,
         )
-        step.flags = flags(step, self._ceilings, DTYPES[self._request.dtype])
+        step.flags = flags(step, self._ceilings, DTYPES[self._dtype])
         return step
 
 

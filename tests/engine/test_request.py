@@ -46,6 +46,7 @@ def test_good_requests_pass(fields):
         ({"dtype": "float16"}, "float16"),
         ({"weights": "int4"}, "int4"),
         ({"dtype": "bfloat16", "kv": "fp32"}, "bf16"),
+        ({"weights": "bf16", "kv": "fp32"}, "bf16 with fp32"),
         ({"temperature": -0.1}, "temperature"),
         ({"temperature": math.nan}, "temperature"),
         ({"temperature": math.inf}, "temperature"),
@@ -91,3 +92,17 @@ def test_any_text_is_either_taken_or_refused_with_a_sentence(text):
     else:
         assert text.strip()
         text.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("fields", "stored", "computes_in"),
+    [
+        ({}, "fp32", "float32"),
+        ({}, "bf16", "bfloat16"),
+        ({}, "fp16", "float32"),
+        ({"weights": "bf16"}, "fp32", "bfloat16"),
+        ({"dtype": "float32"}, "bf16", "float32"),
+    ],
+)
+def test_the_type_is_as_asked_or_else_the_checkpoints_own(fields, stored, computes_in):
+    assert gate.choose_dtype(ask(**fields), stored) == computes_in
