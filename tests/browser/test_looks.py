@@ -58,7 +58,9 @@ def test_the_expected_line_is_seen_in_light_and_dark(browser: Browser, lab: Lab,
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_phone_shows_each_page_without_sideways_scrolling(browser: Browser, lab: Lab, language: str) -> None:
-    context = browser.new_context(viewport={"width": 390, "height": 844}, locale="en-US", has_touch=True, is_mobile=True)
+    context = browser.new_context(
+        viewport={"width": 390, "height": 844}, locale="en-US", has_touch=True, is_mobile=True
+    )
     page = context.new_page()
     for name in PAGES:
         page.goto(f"{lab.url}/{name}?lang={language}")

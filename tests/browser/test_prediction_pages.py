@@ -1,4 +1,4 @@
-"""The prediction pages in a real browser: each from its link in a fresh server, dragged, pressed, in both themes and languages."""
+"""The prediction pages in a real browser: each from its link, dragged and pressed, in both themes and languages."""
 
 from __future__ import annotations
 
@@ -61,9 +61,15 @@ def test_every_page_from_its_link(width: int, language: str, theme: str, browser
         expect(page.get_by_text(SAID[path][language == "zh"]).first).to_be_visible()
         assert overflow(page) <= 0, path
         ink = page.evaluate("document.querySelector('.rl-plot').layout.font.color")
-        text = page.evaluate("getComputedStyle(document.querySelector('.rl-figure')).getPropertyValue('--st-text-color').trim()")
+        text = page.evaluate(
+            "getComputedStyle(document.querySelector('.rl-figure')).getPropertyValue('--st-text-color').trim()"
+        )
         assert ink == text
-        assert all(page.locator(".rl-plot").evaluate_all("plots => plots.map(plot => plot.getAttribute('aria-label').length > 10)"))
+        assert all(
+            page.locator(".rl-plot").evaluate_all(
+                "plots => plots.map(plot => plot.getAttribute('aria-label').length > 10)"
+            )
+        )
     assert not problems
     context.close()
 
@@ -72,15 +78,17 @@ def test_dragging_moves_the_point_and_keeps_the_chart(page: Page, lab: Lab) -> N
     _open(page, lab, "roofline", "prompt=4&batch=57")
     page.evaluate("window.chartOfBefore = document.querySelector('.rl-plot .main-svg')")
     before = _point(page, "prefill")
-    thumb = page.locator(".st-key-scene_prompt [role=slider]")
+    thumb = page.locator(".st-key-scene_prompt input[type=range]")
     thumb.focus()
     for _ in range(3):
         thumb.press("ArrowRight")
     page.wait_for_function("location.search.includes('prompt=7&')")
     _drawn(page)
-    page.wait_for_function(f"document.querySelector('.rl-plot').data.find(t => t.legendgroup === 'prefill').x[0] > {1.5 * before[0]}")
+    page.wait_for_function(
+        f"document.querySelector('.rl-plot').data.find(t => t.legendgroup === 'prefill').x[0] > {1.5 * before[0]}"
+    )
     assert page.evaluate("window.chartOfBefore === document.querySelector('.rl-plot .main-svg')")
-    batch = page.locator(".st-key-scene_batch [role=slider]")
+    batch = page.locator(".st-key-scene_batch input[type=range]")
     batch.focus()
     batch.press("ArrowRight")
     page.wait_for_function("location.search.includes('batch=58&')")
@@ -108,7 +116,7 @@ def test_terms_and_tasks_are_within_reach_of_the_keyboard(page: Page, lab: Lab) 
 
 def test_back_returns_to_the_values_before_and_the_next_page_keeps_the_model(page: Page, lab: Lab) -> None:
     _open(page, lab, "batch", "model=Qwen/Qwen3-32B&batch=4")
-    slider = page.locator(".st-key-scene_batch [role=slider]")
+    slider = page.locator(".st-key-scene_batch input[type=range]")
     slider.press("ArrowRight")
     page.wait_for_function("location.search.includes('batch=5&')")
     settled(page)
