@@ -11,6 +11,10 @@ import torch
 import transformers
 from family_helpers import engine_of, reference, tokens
 
+from engine import ledger
+from engine.ledger import Formats
+from engine.ledger.routed import bytes_with_experts, routed_bytes
+
 PROMPT = 6
 ROUTED = ["qwen3-moe", "qwen3.5-moe", "qwen3-next", "mixtral", "gpt-oss", "deepseek-v3", "kimi-linear"]
 ROUTED.append("granite-hybrid-moe")
@@ -55,6 +59,24 @@ def test_bytes_read_are_those_of_the_experts_hit() -> None:
     assert ours.experts_hit == (3, 3, 3)  # one token, top 3, and layer 1 is dense
     one = 3 * 48 * 24 * 4  # gate, up and down of width 24 on a hidden size of 48, fp32
     assert ours.expert_bytes == 9 * one
+
+
+def test_a_steps_bytes_are_those_its_router_chose() -> None:
+    """The ledger expects; the model says; what is recorded is the ledger with the model's experts."""
+    ours = engine_of(reference("qwen3-moe"))
+    formats = Formats(weights="fp32", kv="fp32", state="fp32")
+    one = 3 * 48 * 24 * 4
+    for batch in (1, 2, 8):
+        ours.prefill(tokens(batch, PROMPT))
+        ours.decode(tokens(batch, 1)[:, 0])
+        step = ledger.decode(ours.spec, PROMPT + 1, batch=batch, formats=formats)
+        expected = 8 * (1 - (1 - 3 / 8) ** batch)
+        assert routed_bytes(step) == pytest.approx(3 * expected * one, abs=3)
+        found = bytes_with_experts(step, ours.expert_bytes)
+        assert found.weights - (step.bytes.weights - routed_bytes(step)) == sum(ours.experts_hit) * one
+        assert found.per_request == step.bytes.per_request
+    dense = ledger.decode(engine_of(reference("qwen3.5")).spec, 5)
+    assert bytes_with_experts(dense, 0) == dense.bytes
 
 
 def test_hits_stay_within_what_chance_allows() -> None:
