@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 
 from engine.errors import LabError
@@ -24,7 +26,12 @@ def swap() -> None:
 
 scene_controls.seed("devices", NAMES)
 st.title(t("Devices"))
-st.markdown(t("Estimate the speed twice: once as if only arithmetic took time, once as if only reading did. The slower of the two is the one to believe."))
+st.markdown(
+    t(
+        "Estimate the speed twice: once as if only arithmetic took time, once as if only reading did. The "
+        "slower of the two is the one to believe."
+    )
+)
 
 left, right = st.columns([4, 7], gap="large")
 with left:
@@ -33,7 +40,14 @@ with left:
     st.button(t("Swap"), icon=":material/swap_horiz:", on_click=swap)
     scene_controls.model(t)
     asked_of = {"weights": t("weights alone"), "decode": t("decode step"), "prefill": t("prefill")}
-    st.segmented_control(t("Estimate"), scene.CHOICES["estimate"], key="scene_estimate", required=True, wrap=True, format_func=asked_of.__getitem__)
+    st.segmented_control(
+        t("Estimate"),
+        scene.CHOICES["estimate"],
+        key="scene_estimate",
+        required=True,
+        wrap=True,
+        format_func=asked_of.__getitem__,
+    )
     if st.session_state["scene_estimate"] == "prefill":
         scene_controls.slider(t, "prompt", t("Prompt length T"), terms.PREFILL)
     else:
@@ -47,9 +61,10 @@ view = scene_controls.keep("devices", NAMES)
 with right:
     try:
         asked = resolve(view, ceilings)
-        rules = {"formats": asked.formats, "convention": asked.convention}
+        rules: dict[str, Any] = {"formats": asked.formats, "convention": asked.convention}
+        of: Any = view.estimate
         other = device_of(view, view.before, ceilings, asked.spec, asked.formats, asked.convention)
-        step = work(asked.spec, view.estimate, prompt_tokens=view.prompt, context=view.context, batch=view.batch, **rules)
+        step = work(asked.spec, of, prompt_tokens=view.prompt, context=view.context, batch=view.batch, **rules)
         before, after = estimate(step, other, **rules), estimate(step, asked.device, **rules)
     except LabError as error:
         scene_parts.refuse(t, error)
@@ -59,12 +74,23 @@ with right:
         listed = all_devices(view, ceilings, asked.spec, asked.formats, asked.convention)
         every = estimates(step, listed, **rules)
         components.figure(device_charts.both(t, every, before, after, unit=unit), key="devices_figure")
-        st.caption(t("Each point is a device; to the right, faster by bytes, upwards, faster by compute. Points above the dashed line are held back by "
-                     "bytes, and only a step to the right makes them faster. Longer prompts and larger batches move all points towards the line."))  # fmt: skip
+        st.caption(
+            t(
+                "Each point is a device; to the right, faster by bytes, upwards, faster by compute. Points "
+                "above the dashed line are held back by "
+                "bytes, and only a step to the right makes them faster. Longer prompts and larger batches move "
+                "all points towards the line."
+            )
+        )
         device_facts.table(t, every)
         if len(every) < len(listed):
-            st.caption(t.plural("{count} device is left out: no peak of it for these formats can be stood by.",
-                                "{count} devices are left out: no peak of theirs for these formats can be stood by.", len(listed) - len(every)))  # fmt: skip
+            st.caption(
+                t.plural(
+                    "{count} device is left out: no peak of it for these formats can be stood by.",
+                    "{count} devices are left out: no peak of theirs for these formats can be stood by.",
+                    len(listed) - len(every),
+                )
+            )
         cards = [each for each in (other, asked.device) if isinstance(each, Device)]
         with st.expander(t("The two cards: figures, usual mistakes, sources")):
             for each in cards:

@@ -14,7 +14,7 @@ NAMES = ("models", "context", "model", "kv", "state", "preset", "count")
 
 t = session.words()
 # Straight lines between powers of two need few points; windows and limits are powers of two.
-CONTEXTS = tuple(2**power * quarter // 4 for power in range(4, 20) for quarter in (4, 5, 6, 7)) + (2**20,)
+CONTEXTS = (*(2**power * quarter // 4 for power in range(4, 20) for quarter in (4, 5, 6, 7)), 2**20)
 
 
 def grown(model: str, view: scene.Scene) -> growth.ContextGrowth:
@@ -30,12 +30,19 @@ def table(t: Words, chosen: list[str], view: scene.Scene) -> None:
         spec = catalogue.load(model)
         at = growth.over_context(spec, (view.context,), formats=formats_of(view, spec), convention=view.preset)
         one = growth.over_context(spec, (1,), formats=formats_of(view, spec), convention=view.preset)
-        rows.append({
-            t("model"): model, t("KV for the first token"): t.size(one.kv_held[0]), t("KV held"): t.size(at.kv_held[0]),
-            t("state held"): t.size(at.state_held[0]), t("moved a step"): t.size(at.moved[0]),
-            t("longest context"): t.number(spec.max_position),
-        })  # fmt: skip
-    st.dataframe(rows, hide_index=True, alt=t("The models at this context: KV cache, state, and bytes moved in a step."))
+        rows.append(
+            {
+                t("model"): model,
+                t("KV for the first token"): t.size(one.kv_held[0]),
+                t("KV held"): t.size(at.kv_held[0]),
+                t("state held"): t.size(at.state_held[0]),
+                t("moved a step"): t.size(at.moved[0]),
+                t("longest context"): t.number(spec.max_position),
+            }
+        )
+    st.dataframe(
+        rows, hide_index=True, alt=t("The models at this context: KV cache, state, and bytes moved in a step.")
+    )
 
 
 def crossings(t: Words, view: scene.Scene) -> None:
@@ -47,31 +54,64 @@ def crossings(t: Words, view: scene.Scene) -> None:
     st.subheader(t("Inside one model"))
     scene_controls.model(t)
     if moved is None:
-        st.info(t("{model} has one kind of memory only, so nothing crosses: a cache that grows with each token, or a state that does not.", model=label))
+        st.info(
+            t(
+                "{model} has one kind of memory only, so nothing crosses: a cache that grows with each token, "
+                "or a state that does not.",
+                model=label,
+            )
+        )
     shown = growth.over_context(spec, CONTEXTS, formats=formats, convention=view.preset)
     components.figure(context_charts.inside(t, shown, "moved", moved), key="inside_moved")
     if moved is not None:
-        st.markdown(t("Reading the cache costs as much as reading and writing the state at a context of **{context}** tokens.", context=t.number(moved)),
-                    help=t(terms.CROSSOVER))  # fmt: skip
+        st.markdown(
+            t(
+                "Reading the cache costs as much as reading and writing the state at a context of **{context}** "
+                "tokens.",
+                context=t.number(moved),
+            ),
+            help=t(terms.CROSSOVER),
+        )
     components.figure(context_charts.inside(t, shown, "held", replaced), key="inside_held")
     if replaced is not None:
-        st.markdown(t("The state takes as much room as the cache it replaces would at a context of **{context}** tokens.", context=t.number(replaced)),
-                    help=t(terms.REPLACED))  # fmt: skip
-    st.caption(t("Orange grows with every token, purple stays. Left of the red line the state is the heavier of the two, right of it the cache. "
-                 "Moved and held cross at different contexts, because a state is both read and written at each step."))  # fmt: skip
+        st.markdown(
+            t(
+                "The state takes as much room as the cache it replaces would at a context of **{context}** tokens.",
+                context=t.number(replaced),
+            ),
+            help=t(terms.REPLACED),
+        )
+    st.caption(
+        t(
+            "Orange grows with every token, purple stays. Left of the red line the state is the heavier of the "
+            "two, right of it the cache. "
+            "Moved and held cross at different contexts, because a state is both read and written at each step."
+        )
+    )
 
 
 scene_controls.seed("memory", NAMES)
 st.title(t("KV and state"))
-st.markdown(t("What a model remembers of a sequence: keys and values for each token, only those of a window, one compressed vector for all heads, or a state that never grows."))
+st.markdown(
+    t(
+        "What a model remembers of a sequence: keys and values for each token, only those of a window, one "
+        "compressed vector for all heads, or a state that never grows."
+    )
+)
 
 left, right = st.columns([4, 7], gap="large")
 with left:
     st.multiselect(t("Models"), catalogue.ids(), key="scene_models", max_selections=scene.MAX_MODELS, wrap=True)
     scene_controls.slider(t, "context", t("Context"), terms.KV_CACHE)
     names = {"held": t("held"), "moved": t("moved each step")}
-    st.segmented_control(t("Bytes"), scene.CHOICES["count"], key="scene_count", required=True, format_func=names.__getitem__,
-                         help=f"{t(terms.HELD)} {t(terms.MOVED)}")  # fmt: skip
+    st.segmented_control(
+        t("Bytes"),
+        scene.CHOICES["count"],
+        key="scene_count",
+        required=True,
+        format_func=names.__getitem__,
+        help=f"{t(terms.HELD)} {t(terms.MOVED)}",
+    )
     scene_controls.cache_formats(t)
     scene_controls.preset(t)
 with right:
@@ -87,9 +127,18 @@ view = scene_controls.keep("memory", NAMES)
 if chosen:
     with here:
         try:
-            components.figure(context_charts.models(t, [(each, grown(each, view)) for each in chosen], view.count, view.context), key="models_figure")
-            st.caption(t("One sequence of each model, both axes logarithmic. A straight rising line is a cache that grows with every token; a line that "
-                         "turns flat has a window; a flat start is a state, heavy at once and never heavier. Lower is more sequences in the same memory."))  # fmt: skip
+            components.figure(
+                context_charts.models(t, [(each, grown(each, view)) for each in chosen], view.count, view.context),
+                key="models_figure",
+            )
+            st.caption(
+                t(
+                    "One sequence of each model, both axes logarithmic. A straight rising line is a cache that "
+                    "grows with every token; a line that "
+                    "turns flat has a window; a flat start is a state, heavy at once and never heavier. Lower "
+                    "is more sequences in the same memory."
+                )
+            )
             table(t, chosen, view)
         except LabError as error:
             scene_parts.refuse(t, error)

@@ -41,10 +41,21 @@ class Asked:
     def predict(self, **changed: int) -> dict[str, Any]:
         """The engine's document for this scene, or for another prompt, context or batch."""
         scene = self.scene
-        asked = {"prompt_tokens": scene.prompt, "context": scene.context, "batch": scene.batch} | changed
+        asked: dict[str, Any] = {
+            "prompt_tokens": scene.prompt,
+            "context": scene.context,
+            "batch": scene.batch,
+        } | changed
         formats = self.formats
-        return predict(self.spec, self.device, preset=scene.preset, weights=formats.weights, kv=formats.kv,
-                       state=formats.state, **asked)  # fmt: skip
+        return predict(
+            self.spec,
+            self.device,
+            preset=scene.preset,
+            weights=formats.weights,
+            kv=formats.kv,
+            state=formats.state,
+            **asked,
+        )
 
 
 def resolve(scene: Scene, ceilings: Ceilings | None, device_id: str | None = None) -> Asked:
@@ -78,8 +89,10 @@ def _of_config(packed: str) -> Spec:
 
 def formats_of(scene: Scene, found: Spec) -> Formats:
     """The scene's formats for a model: its own where none is chosen."""
-    chosen = {name: None if value == OWN else value for name, value in
-              (("weights", scene.weights), ("kv", scene.kv), ("state", scene.state))}  # fmt: skip
+    chosen = {
+        name: None if value == OWN else value
+        for name, value in (("weights", scene.weights), ("kv", scene.kv), ("state", scene.state))
+    }
     return Formats.own(found, **chosen)
 
 
@@ -89,7 +102,9 @@ def device_of(
     """A device by its id. This machine reads at the rate measured for what one decode step touches."""
     if device_id == THIS_MACHINE:
         if ceilings is None:
-            raise NotMeasuredError(N_("This machine has not been measured yet; measure it once, and it is one of the devices."))
+            raise NotMeasuredError(
+                N_("This machine has not been measured yet; measure it once, and it is one of the devices.")
+            )
         step = decode(found, scene.context + 1, batch=scene.batch, formats=formats, convention=convention)
         return MeasuredDevice.of(ceilings, step.working_set_bytes)
     if device_id == CUSTOM:
@@ -99,7 +114,9 @@ def device_of(
     return hardware.load(device_id)
 
 
-def all_devices(scene: Scene, ceilings: Ceilings | None, found: Spec, formats: Formats, convention: Convention) -> list[DeviceLike]:
+def all_devices(
+    scene: Scene, ceilings: Ceilings | None, found: Spec, formats: Formats, convention: Convention
+) -> list[DeviceLike]:
     """Every listed device, and this machine where it has been measured."""
     here = [] if ceilings is None else [device_of(scene, THIS_MACHINE, ceilings, found, formats, convention)]
     return [*here, *hardware.all()]

@@ -17,7 +17,9 @@ HEIGHT = 330
 
 
 def _axis(t: Words, growth: BatchGrowth) -> dict[str, Any]:
-    return figures.power_axis(t("batch, sequences"), [float(each) for each in growth.batch], lambda each: t.number(each, 0))
+    return figures.power_axis(
+        t("batch, sequences"), [float(each) for each in growth.batch], lambda each: t.number(each, 0)
+    )
 
 
 def _wall(t: Words, found: Room, growth: BatchGrowth) -> list[Any]:
@@ -37,30 +39,53 @@ def throughput(
     """Tokens a second over the batch: solid while memory lasts, dotted beyond."""
     rates = growth.steps.tokens_per_s
     told = [
-        figures.hover([t("batch {batch}", batch=t.number(each)), t("{rate} tokens/s", rate=t.number(rate)), t.duration(time * 1e9)])
+        figures.hover(
+            [
+                t("batch {batch}", batch=t.number(each)),
+                t("{rate} tokens/s", rate=t.number(rate)),
+                t.duration(time * 1e9),
+            ]
+        )
         for each, rate, time in zip(growth.batch, rates, growth.steps.time_s, strict=True)
     ]
     data = _until_wall(growth, [float(rate) for rate in rates], told, found)
     data += [
         figures.point(
-            float(each.batch), each.tokens_per_s, "measured",
-            figures.hover([t("measured: {phase}", phase=t("decode")), each.device[:60], t("{rate} tokens/s", rate=t.number(each.tokens_per_s))]),
-            size=12, color="rgba(0,0,0,0)", line={"width": 2.5, "color": palette.DECODE},
+            float(each.batch),
+            each.tokens_per_s,
+            "measured",
+            figures.hover(
+                [
+                    t("measured: {phase}", phase=t("decode")),
+                    each.device[:60],
+                    t("{rate} tokens/s", rate=t.number(each.tokens_per_s)),
+                ]
+            ),
+            size=12,
+            color="rgba(0,0,0,0)",
+            line={"width": 2.5, "color": palette.DECODE},
         )
-        for each in measured if each.phase == "decode"
-    ]  # fmt: skip
+        for each in measured
+        if each.phase == "decode"
+    ]
     every = [float(rate) for rate in rates] + [each.tokens_per_s for each in measured if each.phase == "decode"]
     layout = {
         "xaxis": _axis(t, growth),
-        "yaxis": figures.log_axis(t("tokens/s, all sequences"), min(every) / 1.6, max(every) * 1.6, lambda each: t.number(each, 0)),
+        "yaxis": figures.log_axis(
+            t("tokens/s, all sequences"), min(every) / 1.6, max(every) * 1.6, lambda each: t.number(each, 0)
+        ),
     }
     legend = [entry("decode", t("at best"), "line", palette.DECODE, t(terms.ROOFLINE)), _beyond(t)]
     if measured:
         legend.append(entry("measured", t("measured"), "open", palette.DECODE, t(terms.MEASURED)))
     return figures.component_data(
-        t, data, figures.marked(layout, [*_wall(t, found, growth), *_chosen(t, batch)]), legend, height=HEIGHT,
+        t,
+        data,
+        figures.marked(layout, [*_wall(t, found, growth), *_chosen(t, batch)]),
+        legend,
+        height=HEIGHT,
         alt=t("Tokens a second against the batch, with the batch at which memory ends."),
-    )  # fmt: skip
+    )
 
 
 def _beyond(t: Words) -> dict[str, str]:
@@ -72,7 +97,10 @@ def _until_wall(growth: BatchGrowth, ys: list[float], told: list[str], found: Ro
     inside = sum(1 for each in batches if found.most is None or each <= found.most)
     fits = figures.curve(batches[:inside], ys[:inside], "decode", palette.DECODE, told[:inside])
     start = max(0, inside - 1)
-    return [fits, figures.curve(batches[start:], ys[start:], "beyond", palette.DECODE, told[start:], dash="dot", width=1.8)]
+    return [
+        fits,
+        figures.curve(batches[start:], ys[start:], "beyond", palette.DECODE, told[start:], dash="dot", width=1.8),
+    ]
 
 
 def intensity(t: Words, growth: BatchGrowth, found: Room, batch: int, roof: Roof, limit: float) -> dict[str, Any]:
@@ -88,14 +116,29 @@ def intensity(t: Words, growth: BatchGrowth, found: Room, batch: int, roof: Roof
     ridge = roof.ridge_flop_per_byte
     marks.append(figures.at_y(ridge, t("ridge {value}", value=t.number(ridge, 0)), palette.FLOOR, log=True))
     if limit != float("inf"):
-        marks.append(figures.at_y(limit, t("limit of decode {value}", value=t.number(limit, 0)), palette.DECODE, log=True, below=limit < ridge))
+        marks.append(
+            figures.at_y(
+                limit,
+                t("limit of decode {value}", value=t.number(limit, 0)),
+                palette.DECODE,
+                log=True,
+                below=limit < ridge,
+            )
+        )
     high = max([*ys, ridge, limit if limit != float("inf") else 0]) * 2
-    layout = {"xaxis": _axis(t, growth), "yaxis": figures.log_axis(t("FLOP/byte"), min(ys) / 1.6, high, lambda each: t.number(each, 0))}
+    layout = {
+        "xaxis": _axis(t, growth),
+        "yaxis": figures.log_axis(t("FLOP/byte"), min(ys) / 1.6, high, lambda each: t.number(each, 0)),
+    }
     legend = [entry("decode", t("decode step"), "line", palette.DECODE, t(terms.INTENSITY_LIMIT)), _beyond(t)]
     return figures.component_data(
-        t, data, figures.marked(layout, marks), legend, height=HEIGHT,
+        t,
+        data,
+        figures.marked(layout, marks),
+        legend,
+        height=HEIGHT,
         alt=t("Arithmetic intensity of a decode step against the batch, with its limit and the ridge."),
-    )  # fmt: skip
+    )
 
 
 def memory(t: Words, growth: BatchGrowth, found: Room, batch: int) -> dict[str, Any]:
@@ -106,21 +149,40 @@ def memory(t: Words, growth: BatchGrowth, found: Room, batch: int) -> dict[str, 
     batches = [float(each) for each in growth.batch]
     data = [
         {
-            "type": "scatter", "mode": "lines", "stackgroup": "held", "x": batches, "y": [float(each) / 1e9 for each in kinds[kind]],
-            "legendgroup": kind, "line": {"width": 0.5, "color": figures.KIND_COLOURS[kind]}, "fillcolor": figures.KIND_COLOURS[kind],
-            "text": [figures.hover([names[kind], t("batch {batch}", batch=t.number(each)), t.size(held)])
-                     for each, held in zip(batches, kinds[kind], strict=True)],
+            "type": "scatter",
+            "mode": "lines",
+            "stackgroup": "held",
+            "x": batches,
+            "y": [float(each) / 1e9 for each in kinds[kind]],
+            "legendgroup": kind,
+            "line": {"width": 0.5, "color": figures.KIND_COLOURS[kind]},
+            "fillcolor": figures.KIND_COLOURS[kind],
+            "text": [
+                figures.hover([names[kind], t("batch {batch}", batch=t.number(each)), t.size(held)])
+                for each, held in zip(batches, kinds[kind], strict=True)
+            ],
             "hovertemplate": "%{text}<extra></extra>",
         }
         for kind in shown
-    ]  # fmt: skip
+    ]
     marks = [*_wall(t, found, growth), *_chosen(t, batch)]
     top = float(growth.steps.resident_bytes[-1]) / 1e9
     if found.memory_bytes:
-        marks.append(figures.at_y(found.memory_bytes / 1e9, t("memory {size}", size=t.size(found.memory_bytes)), palette.FLOOR, log=False))
+        marks.append(
+            figures.at_y(
+                found.memory_bytes / 1e9, t("memory {size}", size=t.size(found.memory_bytes)), palette.FLOOR, log=False
+            )
+        )
         top = min(top, 2.2 * max(found.memory_bytes, found.held.weights) / 1e9)
-    layout = {"xaxis": _axis(t, growth), "yaxis": {"title": {"text": t("held, GB"), "standoff": 8, "font": {"size": 12}}, "range": [0, top * 1.06]}}
+    layout = {
+        "xaxis": _axis(t, growth),
+        "yaxis": {"title": {"text": t("held, GB"), "standoff": 8, "font": {"size": 12}}, "range": [0, top * 1.06]},
+    }
     return figures.component_data(
-        t, data, figures.marked(layout, marks), kind_legend(t, shown), height=HEIGHT,
+        t,
+        data,
+        figures.marked(layout, marks),
+        kind_legend(t, shown),
+        height=HEIGHT,
         alt=t("Memory held against the batch: weights, KV cache, recurrent state, and the device's memory."),
-    )  # fmt: skip
+    )

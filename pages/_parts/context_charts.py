@@ -21,9 +21,14 @@ def models(t: Words, grown: Sequence[tuple[str, ContextGrowth]], count: str, con
     lowest, highest = float("inf"), 0.0
     for (name, growth), colour in zip(grown, MODEL_COLOURS, strict=False):
         total = growth.held if count == "held" else growth.moved
-        told = [figures.hover([name, t("context {context}", context=t.number(x)), t.size(y)]) for x, y in zip(growth.context, total, strict=True)]
+        told = [
+            figures.hover([name, t("context {context}", context=t.number(x)), t.size(y)])
+            for x, y in zip(growth.context, total, strict=True)
+        ]
         data.append(figures.curve(growth.context, total, name, colour, told))
-        legend.append(entry(name, name, "line", colour, t("All a sequence of this model holds or moves beside the weights.")))
+        legend.append(
+            entry(name, name, "line", colour, t("All a sequence of this model holds or moves beside the weights."))
+        )
         lowest, highest = min(lowest, float(total[0])), max(highest, float(total[-1]))
     axis = grown[0][1].context
     layout = {
@@ -32,35 +37,59 @@ def models(t: Words, grown: Sequence[tuple[str, ContextGrowth]], count: str, con
     }
     mark = figures.at_x(context, t("context {context}", context=t.number(context)), figures.TEXT)
     return figures.component_data(
-        t, data, figures.marked(layout, [mark]), legend, height=HEIGHT,
+        t,
+        data,
+        figures.marked(layout, [mark]),
+        legend,
+        height=HEIGHT,
         alt=t("Bytes of one sequence against its context, a curve for each model."),
-    )  # fmt: skip
+    )
 
 
 def inside(t: Words, growth: ContextGrowth, count: str, crossover: int | None) -> dict[str, Any]:
     """One model: its KV against its state, and the context at which they are equal."""
     state = growth.state_held if count == "held" else growth.state_moved
     kv = growth.kv_held if count == "held" else growth.kv_moved
-    lines = [("kv", t("KV cache"), kv, palette.KV, "line"), ("state", t("recurrent state"), state, palette.STATE, "line")]
+    lines = [
+        ("kv", t("KV cache"), kv, palette.KV, "line"),
+        ("state", t("recurrent state"), state, palette.STATE, "line"),
+    ]
     if count == "held" and growth.kv_replaced is not None:
-        lines.insert(1, ("replaced", t("KV, were the recurrent layers attention"), growth.kv_replaced, palette.KV, "dash"))
+        lines.insert(
+            1, ("replaced", t("KV, were the recurrent layers attention"), growth.kv_replaced, palette.KV, "dash")
+        )
     lines = [line for line in lines if line[2].any()]
     data, legend = [], []
     about = {"kv": terms.KV_CACHE, "state": terms.STATE, "replaced": terms.REPLACED}
     for group, name, ys, colour, style in lines:
-        told = [figures.hover([name, t("context {context}", context=t.number(x)), t.size(y)]) for x, y in zip(growth.context, ys, strict=True)]
-        data.append(figures.curve(growth.context, ys, group, colour, told, **({"dash": "dash"} if style == "dash" else {})))
+        told = [
+            figures.hover([name, t("context {context}", context=t.number(x)), t.size(y)])
+            for x, y in zip(growth.context, ys, strict=True)
+        ]
+        data.append(
+            figures.curve(growth.context, ys, group, colour, told, **({"dash": "dash"} if style == "dash" else {}))
+        )
         legend.append(entry(group, name, style, colour, t(about[group])))
-    ys = [float(y) for _, _, line, _, _ in lines for y in (line[0], line[-1]) if y]
+    ends = [float(y) for _, _, line, _, _ in lines for y in (line[0], line[-1]) if y]
     layout = {
-        "xaxis": figures.power_axis(t("context, tokens"), [float(growth.context[0]), float(growth.context[-1])], lambda x: short(t, x)),
-        "yaxis": figures.log_axis(_title(t, count), min(ys) / 2, max(ys) * 2, t.size, most=6),
+        "xaxis": figures.power_axis(
+            t("context, tokens"), [float(growth.context[0]), float(growth.context[-1])], lambda x: short(t, x)
+        ),
+        "yaxis": figures.log_axis(_title(t, count), min(ends) / 2, max(ends) * 2, t.size, most=6),
     }
-    marks = [] if crossover is None else [figures.at_x(crossover, t("equal at {context}", context=t.number(crossover)), palette.FLOOR)]
+    marks = (
+        []
+        if crossover is None
+        else [figures.at_x(crossover, t("equal at {context}", context=t.number(crossover)), palette.FLOOR)]
+    )
     return figures.component_data(
-        t, data, figures.marked(layout, marks), legend, height=HEIGHT - 60,
+        t,
+        data,
+        figures.marked(layout, marks),
+        legend,
+        height=HEIGHT - 60,
         alt=t("KV cache and recurrent state of one sequence against its context, and where they are equal."),
-    )  # fmt: skip
+    )
 
 
 def _title(t: Words, count: str) -> str:

@@ -12,7 +12,9 @@ from pages._parts.figures import entry
 from pages._parts.words import Words
 
 
-def both(t: Words, estimates: Sequence[Estimate], before: Estimate | None, after: Estimate | None, *, unit: str) -> dict[str, Any]:
+def both(
+    t: Words, estimates: Sequence[Estimate], before: Estimate | None, after: Estimate | None, *, unit: str
+) -> dict[str, Any]:
     """A point a device: bytes alone to the right, compute alone upwards. Above the diagonal bytes are the limit."""
     xs = [each.memory_tokens_per_s for each in estimates]
     ys = [each.compute_tokens_per_s for each in estimates]
@@ -24,29 +26,74 @@ def both(t: Words, estimates: Sequence[Estimate], before: Estimate | None, after
     ]
     chosen = [(each, colour) for each, colour in ((before, figures.TEXT), (after, palette.DECODE)) if each is not None]
     data += [
-        figures.point(each.memory_tokens_per_s, each.compute_tokens_per_s, "chosen", _told(t, each, unit), size=15, color=colour,
-                      symbol="diamond", line={"width": 1.5, "color": "@background"})
+        figures.point(
+            each.memory_tokens_per_s,
+            each.compute_tokens_per_s,
+            "chosen",
+            _told(t, each, unit),
+            size=15,
+            color=colour,
+            symbol="diamond",
+            line={"width": 1.5, "color": "@background"},
+        )
         for each, colour in chosen
-    ]  # fmt: skip
+    ]
     layout: dict[str, Any] = {
         "xaxis": figures.log_axis(t("bytes alone, {unit}", unit=unit), low, high, lambda each: _rate(t, each)),
-        "yaxis": figures.log_axis(t("compute alone, {unit}", unit=unit), min(ys) / 2, max(ys) * 2, lambda each: _rate(t, each)),
+        "yaxis": figures.log_axis(
+            t("compute alone, {unit}", unit=unit), min(ys) / 2, max(ys) * 2, lambda each: _rate(t, each)
+        ),
     }
     if before is not None and after is not None:
-        layout["shapes"] = [{
-            "type": "line", "x0": before.memory_tokens_per_s, "y0": before.compute_tokens_per_s, "x1": after.memory_tokens_per_s,
-            "y1": after.compute_tokens_per_s, "line": {"color": palette.DECODE, "width": 1.6}, "layer": "below",
-        }]  # fmt: skip
+        layout["shapes"] = [
+            {
+                "type": "line",
+                "x0": before.memory_tokens_per_s,
+                "y0": before.compute_tokens_per_s,
+                "x1": after.memory_tokens_per_s,
+                "y1": after.compute_tokens_per_s,
+                "line": {"color": palette.DECODE, "width": 1.6},
+                "layer": "below",
+            }
+        ]
     legend = [
-        entry("chosen", t("the two cards"), "dot", palette.DECODE, t("The card before and the card after, joined by a line.")),
-        entry("fits", t("device, model fits"), "small", palette.WEIGHTS, t("A listed device whose memory holds the model and its caches.")),
-        entry("over", t("device, too small"), "open", palette.WEIGHTS, t("A listed device whose memory does not hold the model: it would need several.")),
-        entry("diagonal", t("both equal"), "dash", palette.FLOOR, t("Above this line bytes are the limit, below it arithmetic is.")),
+        entry(
+            "chosen",
+            t("the two cards"),
+            "dot",
+            palette.DECODE,
+            t("The card before and the card after, joined by a line."),
+        ),
+        entry(
+            "fits",
+            t("device, model fits"),
+            "small",
+            palette.WEIGHTS,
+            t("A listed device whose memory holds the model and its caches."),
+        ),
+        entry(
+            "over",
+            t("device, too small"),
+            "open",
+            palette.WEIGHTS,
+            t("A listed device whose memory does not hold the model: it would need several."),
+        ),
+        entry(
+            "diagonal",
+            t("both equal"),
+            "dash",
+            palette.FLOOR,
+            t("Above this line bytes are the limit, below it arithmetic is."),
+        ),
     ]
     return figures.component_data(
-        t, data, layout, legend, height=430,
+        t,
+        data,
+        layout,
+        legend,
+        height=430,
         alt=t("Two estimates for every device: tokens a second by bytes alone and by compute alone."),
-    )  # fmt: skip
+    )
 
 
 def _rate(t: Words, value: float) -> str:
@@ -55,19 +102,27 @@ def _rate(t: Words, value: float) -> str:
 
 def _cloud(t: Words, some: Sequence[Estimate], group: str, opacity: float, symbol: str, unit: str) -> dict[str, Any]:
     return {
-        "type": "scatter", "mode": "markers", "legendgroup": group, "x": [each.memory_tokens_per_s for each in some],
-        "y": [each.compute_tokens_per_s for each in some], "text": [_told(t, each, unit) for each in some],
-        "hovertemplate": "%{text}<extra></extra>", "marker": {"size": 8, "color": palette.WEIGHTS, "symbol": symbol, "opacity": opacity},
-    }  # fmt: skip
+        "type": "scatter",
+        "mode": "markers",
+        "legendgroup": group,
+        "x": [each.memory_tokens_per_s for each in some],
+        "y": [each.compute_tokens_per_s for each in some],
+        "text": [_told(t, each, unit) for each in some],
+        "hovertemplate": "%{text}<extra></extra>",
+        "marker": {"size": 8, "color": palette.WEIGHTS, "symbol": symbol, "opacity": opacity},
+    }
 
 
 def _told(t: Words, each: Estimate, unit: str) -> str:
     name = t("This machine") if each.device.id == "this-machine" else each.device.name
-    return figures.hover([
-        name, t("compute alone: {rate} {unit}", rate=t.number(each.compute_tokens_per_s), unit=unit),
-        t("bytes alone: {rate} {unit}", rate=t.number(each.memory_tokens_per_s), unit=unit),
-        t("ridge {value}", value=t.number(each.ridge_flop_per_byte, 0)),
-    ])  # fmt: skip
+    return figures.hover(
+        [
+            name,
+            t("compute alone: {rate} {unit}", rate=t.number(each.compute_tokens_per_s), unit=unit),
+            t("bytes alone: {rate} {unit}", rate=t.number(each.memory_tokens_per_s), unit=unit),
+            t("ridge {value}", value=t.number(each.ridge_flop_per_byte, 0)),
+        ]
+    )
 
 
 def published(t: Words, rows: Sequence[tuple[str, str, Judged]]) -> dict[str, Any]:
@@ -78,26 +133,64 @@ def published(t: Words, rows: Sequence[tuple[str, str, Judged]]) -> dict[str, An
     """
     ordered = sorted(rows, key=lambda row: row[2].share_of_roof)
     names = [f"{model.split('/')[-1]} · {device} · {judged.row.weights}" for model, device, judged in ordered]
-    data = [{
-        "type": "bar", "orientation": "h", "legendgroup": "published", "y": list(range(len(names))),
-        "x": [100 * judged.share_of_roof for _, _, judged in ordered], "marker": {"color": palette.DECODE, "opacity": 0.4}, "width": 0.72,
-        "text": names, "textposition": "inside", "insidetextanchor": "start", "textfont": {"color": "@text", "size": 11}, "constraintext": "none", "cliponaxis": False,
-        "hovertext": [figures.hover([name, judged.row.condition, t("measured {time}, floor {floor}", time=t.duration(judged.time_s * 1e9),
-                      floor=t.duration(judged.floor_s * 1e9)), t.percent(judged.share_of_roof, 0)])
-                      for name, (_, _, judged) in zip(names, ordered, strict=True)],
-        "hovertemplate": "%{hovertext}<extra></extra>",
-    }]  # fmt: skip
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "legendgroup": "published",
+            "y": list(range(len(names))),
+            "x": [100 * judged.share_of_roof for _, _, judged in ordered],
+            "marker": {"color": palette.DECODE, "opacity": 0.4},
+            "width": 0.72,
+            "text": names,
+            "textposition": "inside",
+            "insidetextanchor": "start",
+            "textfont": {"color": "@text", "size": 11},
+            "constraintext": "none",
+            "cliponaxis": False,
+            "hovertext": [
+                figures.hover(
+                    [
+                        name,
+                        judged.row.condition,
+                        t(
+                            "measured {time}, floor {floor}",
+                            time=t.duration(judged.time_s * 1e9),
+                            floor=t.duration(judged.floor_s * 1e9),
+                        ),
+                        t.percent(judged.share_of_roof, 0),
+                    ]
+                )
+                for name, (_, _, judged) in zip(names, ordered, strict=True)
+            ],
+            "hovertemplate": "%{hovertext}<extra></extra>",
+        }
+    ]
     layout = {
-        "margin": {"l": 4, "r": 12, "t": 8, "b": 8}, "yaxis": {"visible": False},
+        "margin": {"l": 4, "r": 12, "t": 8, "b": 8},
+        "yaxis": {"visible": False},
         "xaxis": {"range": [0, 104], "title": {"text": t("share of the roof, %"), "standoff": 6, "font": {"size": 12}}},
-        "shapes": [{"type": "line", "x0": 100, "x1": 100, "y0": 0, "y1": 1, "yref": "paper",
-                    "line": {"color": palette.FLOOR, "width": 1.8, "dash": "dash"}}],
-    }  # fmt: skip
+        "shapes": [
+            {
+                "type": "line",
+                "x0": 100,
+                "x1": 100,
+                "y0": 0,
+                "y1": 1,
+                "yref": "paper",
+                "line": {"color": palette.FLOOR, "width": 1.8, "dash": "dash"},
+            }
+        ],
+    }
     legend = [
         entry("published", t("published"), "box", palette.DECODE, t(terms.SHARE_OF_ROOF)),
         entry("floor", t("datasheet floor"), "dash", palette.FLOOR, t(terms.FLOOR)),
     ]
     return figures.component_data(
-        t, data, layout, legend, height=60 + 27 * len(names),
+        t,
+        data,
+        layout,
+        legend,
+        height=60 + 27 * len(names),
         alt=t("Published speeds as a share of what the data sheet allows; none passes 100 %."),
-    )  # fmt: skip
+    )

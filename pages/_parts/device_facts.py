@@ -27,15 +27,29 @@ def exchange(t: Words, before: Estimate, after: Estimate, unit: str) -> None:
     """Both estimates on both cards, what the exchange does to each, and which of the two was right."""
     change = Change.between(before, after)
     rows = [
-        (t("compute alone"), before.compute_tokens_per_s, after.compute_tokens_per_s, change.compute, terms.COMPUTE_ALONE),
+        (
+            t("compute alone"),
+            before.compute_tokens_per_s,
+            after.compute_tokens_per_s,
+            change.compute,
+            terms.COMPUTE_ALONE,
+        ),
         (t("bytes alone"), before.memory_tokens_per_s, after.memory_tokens_per_s, change.memory, terms.BYTES_ALONE),
         (t("at best"), before.tokens_per_s, after.tokens_per_s, change.both, terms.ROOFLINE),
     ]
     st.caption(t("{unit}, before → after", unit=unit))
     with st.container(key="metrics-exchange", horizontal=True, gap="small"):
         for label, old, new, times, about in rows:
-            st.metric(label, f"{t.number(old)} → {t.number(new)}", _times(t, times), delta_color="off", delta_arrow="off",
-                      help=t(about), border=True, width=178)  # fmt: skip
+            st.metric(
+                label,
+                f"{t.number(old)} → {t.number(new)}",
+                _times(t, times),
+                delta_color="off",
+                delta_arrow="off",
+                help=t(about),
+                border=True,
+                width=178,
+            )
     st.markdown(_verdict(t, before, after, change))
 
 
@@ -45,17 +59,35 @@ def _times(t: Words, factor: float) -> str:
 
 
 def _verdict(t: Words, before: Estimate, after: Estimate, change: Change) -> str:
-    said = {"old": plain(name_of(t, before)), "new": plain(name_of(t, after)), "compute": t.number(change.compute, 2),
-            "bytes": t.number(change.memory, 2), "both": t.number(change.both, 2),
-            "time": explained.milliseconds(t, before.time_s), "then": explained.milliseconds(t, after.time_s)}  # fmt: skip
+    said = {
+        "old": plain(name_of(t, before)),
+        "new": plain(name_of(t, after)),
+        "compute": t.number(change.compute, 2),
+        "bytes": t.number(change.memory, 2),
+        "both": t.number(change.both, 2),
+        "time": explained.milliseconds(t, before.time_s),
+        "then": explained.milliseconds(t, after.time_s),
+    }
     if before.bound == after.bound == "memory":
-        return t("From {old} to {new} the step goes from **{time}** to **{then}**: × {both}. The estimate by **bytes** was right; by compute one "
-                 "would have expected × {compute}.", **said)  # fmt: skip
+        return t(
+            "From {old} to {new} the step goes from **{time}** to **{then}**: × {both}. The estimate by "
+            "**bytes** was right; by compute one "
+            "would have expected × {compute}.",
+            **said,
+        )
     if before.bound == after.bound == "compute":
-        return t("From {old} to {new} the step goes from **{time}** to **{then}**: × {both}. The estimate by **compute** was right; by bytes one "
-                 "would have expected × {bytes}.", **said)  # fmt: skip
-    return t("From {old} to {new} the step goes from **{time}** to **{then}**: × {both}. The limit changes from one card to the other, so neither "
-             "estimate alone (compute × {compute}, bytes × {bytes}) is right.", **said)  # fmt: skip
+        return t(
+            "From {old} to {new} the step goes from **{time}** to **{then}**: × {both}. The estimate by "
+            "**compute** was right; by bytes one "
+            "would have expected × {bytes}.",
+            **said,
+        )
+    return t(
+        "From {old} to {new} the step goes from **{time}** to **{then}**: × {both}. The limit changes from one "
+        "card to the other, so neither "
+        "estimate alone (compute × {compute}, bytes × {bytes}) is right.",
+        **said,
+    )
 
 
 def table(t: Words, estimates: Sequence[Estimate]) -> None:
@@ -71,7 +103,10 @@ def table(t: Words, estimates: Sequence[Estimate]) -> None:
         t("peak of"): [each.dtype for each in estimates],
         t("fits"): [None if each.room_bytes is None else each.room_bytes >= 0 for each in estimates],
     }
-    numbers = {t(name): st.column_config.NumberColumn(format="localized") for name in ("compute alone", "bytes alone", "at best", "ridge")}
+    numbers = {
+        t(name): st.column_config.NumberColumn(format="localized")
+        for name in ("compute alone", "bytes alone", "at best", "ridge")
+    }
     shown = pd.DataFrame(columns).round({t("compute alone"): 1, t("bytes alone"): 2, t("at best"): 2, t("ridge"): 0})
     st.dataframe(shown, hide_index=True, height=330, column_config=numbers, alt=t("Both estimates for every device."))
 
@@ -118,17 +153,35 @@ def published(t: Words) -> None:
     """Speeds that others published, against the floor, with the share of the roof they reach."""
     rows = _judged()
     components.figure(device_charts.published(t, rows), key="published_figure")
-    st.caption(t("Each bar is a speed someone published, as a share of what the device's data sheet allows for that model and those formats. "
-                 "The red line is the roof itself, and no bar may pass it. What is missing to it is software, launches, and clocks below the sheet's."))  # fmt: skip
+    st.caption(
+        t(
+            "Each bar is a speed someone published, as a share of what the device's data sheet allows for that "
+            "model and those formats. "
+            "The red line is the roof itself, and no bar may pass it. What is missing to it is software, "
+            "launches, and clocks below the sheet's."
+        )
+    )
     with st.expander(t("The rows with their sources")):
-        table = pd.DataFrame({
-            t("model"): [model for model, _, _ in rows], t("device"): [device for _, device, _ in rows],
-            t("weights"): [judged.row.weights for *_, judged in rows],
-            t("measured, ms"): [judged.time_s * 1e3 for *_, judged in rows], t("floor, ms"): [judged.floor_s * 1e3 for *_, judged in rows],
-            t("share"): [judged.share_of_roof for *_, judged in rows], t("condition"): [judged.row.condition for *_, judged in rows],
-            t("source"): [judged.row.source for *_, judged in rows],
-        })  # fmt: skip
+        table = pd.DataFrame(
+            {
+                t("model"): [model for model, _, _ in rows],
+                t("device"): [device for _, device, _ in rows],
+                t("weights"): [judged.row.weights for *_, judged in rows],
+                t("measured, ms"): [judged.time_s * 1e3 for *_, judged in rows],
+                t("floor, ms"): [judged.floor_s * 1e3 for *_, judged in rows],
+                t("share"): [judged.share_of_roof for *_, judged in rows],
+                t("condition"): [judged.row.condition for *_, judged in rows],
+                t("source"): [judged.row.source for *_, judged in rows],
+            }
+        )
         decimals = st.column_config.NumberColumn(format="%.2f")
-        st.dataframe(table, hide_index=True, column_config={t("measured, ms"): decimals, t("floor, ms"): decimals,
-                     t("share"): st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1)},
-                     alt=t("Published speeds, their floor, and where they can be read."))  # fmt: skip
+        st.dataframe(
+            table,
+            hide_index=True,
+            column_config={
+                t("measured, ms"): decimals,
+                t("floor, ms"): decimals,
+                t("share"): st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1),
+            },
+            alt=t("Published speeds, their floor, and where they can be read."),
+        )

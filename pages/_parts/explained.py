@@ -27,14 +27,29 @@ def inequality(t: Words, asked: Asked, document: dict[str, Any]) -> None:
     ridge = t.number(asked.roof.ridge_flop_per_byte)
     shown: list[tuple[str, str, str, list[str]]] = [
         ("t", "≥ max(", terms.STEP_TIME, both(lambda each: milliseconds(t, each), "time_s")),
-        ("FLOPs", "/", terms.FLOPS, both(t.flops, "flops") + both(lambda each: milliseconds(t, each), "compute_time_s")),
+        (
+            "FLOPs",
+            "/",
+            terms.FLOPS,
+            both(t.flops, "flops") + both(lambda each: milliseconds(t, each), "compute_time_s"),
+        ),
         ("π", ",", terms.PEAK, [t("{device}, {dtype}: **{value}**", value=rate, **on)]),
-        ("bytes", "/", terms.BYTES,
-         both(lambda moved: t.size(moved["total"]), "bytes") + both(lambda each: milliseconds(t, each), "memory_time_s")),
+        (
+            "bytes",
+            "/",
+            terms.BYTES,
+            both(lambda moved: t.size(moved["total"]), "bytes")
+            + both(lambda each: milliseconds(t, each), "memory_time_s"),
+        ),
         ("β", ") ⇔", terms.BANDWIDTH, [t("{device}: **{value}**", device=device, value=bandwidth)]),
         ("I", t("against"), terms.ARITHMETIC_INTENSITY, both(lambda each: f"{t.number(each)} FLOP/byte", "intensity")),
-        ("π / β", "", terms.RIDGE, [t("{rate} over {bandwidth}: **{value}** FLOP/byte", rate=rate, bandwidth=bandwidth, value=ridge)]),
-    ]  # fmt: skip
+        (
+            "π / β",
+            "",
+            terms.RIDGE,
+            [t("{rate} over {bandwidth}: **{value}** FLOP/byte", rate=rate, bandwidth=bandwidth, value=ridge)],
+        ),
+    ]
     with st.container(key="inequality", horizontal=True, gap="xxsmall", vertical_alignment="center"):
         for term, sign, meaning, values in shown:
             with st.popover(term, type="tertiary", key=f"term_{term}", help=t("What is {term}?", term=term)):

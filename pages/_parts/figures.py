@@ -51,9 +51,12 @@ def log_axis(title: str, low: float, high: float, write: Callable[[float], str],
     every = max(1, math.ceil((last - first) / most))
     ticks = [10.0**power for power in range(first, last + 1, every)]
     return {
-        "type": "log", "range": [math.log10(low), math.log10(high)], "tickvals": ticks, "ticktext": [write(tick) for tick in ticks],
+        "type": "log",
+        "range": [math.log10(low), math.log10(high)],
+        "tickvals": ticks,
+        "ticktext": [write(tick) for tick in ticks],
         "title": {"text": title, "standoff": 8, "font": {"size": 12}},
-    }  # fmt: skip
+    }
 
 
 def power_axis(title: str, values: Sequence[float], write: Callable[[float], str], *, most: int = 9) -> dict[str, Any]:
@@ -63,28 +66,68 @@ def power_axis(title: str, values: Sequence[float], write: Callable[[float], str
     every = max(1, math.ceil((last - first + 1) / most))
     ticks = [2.0**power for power in range(first, last + 1, every)]
     return {
-        "type": "log", "range": [math.log10(low * 0.97), math.log10(high * 1.03)], "tickvals": ticks,
-        "ticktext": [write(tick) for tick in ticks], "title": {"text": title, "standoff": 8, "font": {"size": 12}},
-    }  # fmt: skip
+        "type": "log",
+        "range": [math.log10(low * 0.97), math.log10(high * 1.03)],
+        "tickvals": ticks,
+        "ticktext": [write(tick) for tick in ticks],
+        "title": {"text": title, "standoff": 8, "font": {"size": 12}},
+    }
 
 
-def at_x(x: float, text: str, colour: str, *, row: int = 0, group: str = "", right: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:
+def at_x(
+    x: float, text: str, colour: str, *, row: int = 0, group: str = "", right: bool = True
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """A vertical dotted line on a logarithmic axis and its name, in the `row`-th line of names from the top."""
-    line = {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "name": group,
-            "line": {"dash": "dot", "width": 1.4, "color": colour}}  # fmt: skip
+    line = {
+        "type": "line",
+        "x0": x,
+        "x1": x,
+        "y0": 0,
+        "y1": 1,
+        "yref": "paper",
+        "name": group,
+        "line": {"dash": "dot", "width": 1.4, "color": colour},
+    }
     # Plotly wants an annotation's place on a logarithmic axis as its logarithm.
-    name = {"x": math.log10(x), "y": 1, "yref": "paper", "yanchor": "bottom" if row == 0 else "top", "yshift": -16 * max(0, row - 1),
-            "xanchor": "center" if row == 0 else "left" if right else "right", "text": text, "showarrow": False,
-            "font": _SMALL, "bgcolor": "@background" if row else "rgba(0,0,0,0)"}  # fmt: skip
+    name = {
+        "x": math.log10(x),
+        "y": 1,
+        "yref": "paper",
+        "yanchor": "bottom" if row == 0 else "top",
+        "yshift": -16 * max(0, row - 1),
+        "xanchor": "center" if row == 0 else "left" if right else "right",
+        "text": text,
+        "showarrow": False,
+        "font": _SMALL,
+        "bgcolor": "@background" if row else "rgba(0,0,0,0)",
+    }
     return line, name
 
 
-def at_y(y: float, text: str, colour: str, *, log: bool, group: str = "", below: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
+def at_y(
+    y: float, text: str, colour: str, *, log: bool, group: str = "", below: bool = False
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """A horizontal line and its name at the left."""
-    line = {"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": y, "y1": y, "name": group,
-            "line": {"dash": "dash", "width": 1.5, "color": colour}}  # fmt: skip
-    name = {"x": 0.01, "xref": "paper", "xanchor": "left", "y": math.log10(y) if log else y, "yanchor": "top" if below else "bottom",
-            "text": text, "showarrow": False, "font": _SMALL}  # fmt: skip
+    line = {
+        "type": "line",
+        "x0": 0,
+        "x1": 1,
+        "xref": "paper",
+        "y0": y,
+        "y1": y,
+        "name": group,
+        "line": {"dash": "dash", "width": 1.5, "color": colour},
+    }
+    name = {
+        "x": 0.01,
+        "xref": "paper",
+        "xanchor": "left",
+        "y": math.log10(y) if log else y,
+        "yanchor": "top" if below else "bottom",
+        "text": text,
+        "showarrow": False,
+        "font": _SMALL,
+    }
     return line, name
 
 
@@ -102,12 +145,31 @@ def hover(rows: Iterable[str]) -> str:
 
 def point(x: float, y: float, group: str, told: str, **marker: Any) -> dict[str, Any]:
     """One marked point with what it says."""
-    return {"type": "scatter", "mode": "markers", "x": [x], "y": [y], "legendgroup": group, "text": [told],
-            "hovertemplate": "%{text}<extra></extra>", "marker": marker}  # fmt: skip
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [x],
+        "y": [y],
+        "legendgroup": group,
+        "text": [told],
+        "hovertemplate": "%{text}<extra></extra>",
+        "marker": marker,
+    }
 
 
-def curve(x: Sequence[float], y: Sequence[float], group: str, colour: str, told: Sequence[str] | None = None, **style: Any) -> dict[str, Any]:
+def curve(
+    x: Iterable[float], y: Iterable[float], group: str, colour: str, told: Sequence[str] | None = None, **style: Any
+) -> dict[str, Any]:
     """A line; `told` says what each of its points says."""
-    extra: dict[str, Any] = {"hoverinfo": "skip"} if told is None else {"text": list(told), "hovertemplate": "%{text}<extra></extra>"}
-    return {"type": "scatter", "mode": "lines", "x": [float(each) for each in x], "y": [float(each) for each in y],
-            "legendgroup": group, "line": {"color": colour, "width": 2.2, **style}, **extra}  # fmt: skip
+    extra: dict[str, Any] = (
+        {"hoverinfo": "skip"} if told is None else {"text": list(told), "hovertemplate": "%{text}<extra></extra>"}
+    )
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [float(each) for each in x],
+        "y": [float(each) for each in y],
+        "legendgroup": group,
+        "line": {"color": colour, "width": 2.2, **style},
+        **extra,
+    }

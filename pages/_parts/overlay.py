@@ -26,10 +26,15 @@ def choose(t: Words, model: str) -> None:
     if not options:
         st.caption(t("No run of this model yet; what is measured on *Live run* can be laid over this chart."))
     st.multiselect(
-        t("Measured runs"), options, key=f"{PREFIX}runs", max_selections=MAX_RUNS, disabled=not options,
-        format_func=lambda each: _label(t, rows[each]) if each in rows else each, placeholder=t("lay runs of this model over the chart"),
+        t("Measured runs"),
+        options,
+        key=f"{PREFIX}runs",
+        max_selections=MAX_RUNS,
+        disabled=not options,
+        format_func=lambda each: _label(t, rows[each]) if each in rows else each,
+        placeholder=t("lay runs of this model over the chart"),
         help=t("Points of these runs are drawn as measured, in the machine's own time."),
-    )  # fmt: skip
+    )
 
 
 def _label(t: Words, row: RunRow) -> str:

@@ -48,7 +48,9 @@ def seed(page: str, names: Sequence[str]) -> None:
     scene = st.session_state.get("scene", Scene())
     if is_news and query:
         scene = parse_scene({**to_query(scene, names), **query})
-        scene = replace(scene, config=scene.config if "config" in query else st.session_state.get("scene", scene).config)
+        scene = replace(
+            scene, config=scene.config if "config" in query else st.session_state.get("scene", scene).config
+        )
     st.session_state["scene"] = scene
     for name in names:
         if is_news or PREFIX + name not in st.session_state:
@@ -74,7 +76,8 @@ def current(names: Sequence[str]) -> Scene:
     """What the controls say now; what this page has no control for stays as it was."""
     said = {name: st.session_state[PREFIX + name] for name in read_names(names) if PREFIX + name in st.session_state}
     said = {name: ",".join(value) if isinstance(value, list) else value for name, value in said.items()}
-    return replace(st.session_state["scene"], **said)
+    scene: Scene = st.session_state["scene"]
+    return replace(scene, **said)
 
 
 def choose(**values: Any) -> None:
@@ -102,16 +105,23 @@ def model(t: Words) -> None:
         st.session_state[PREFIX + "config"] = pack_config(st.session_state["pasted"])
 
     st.selectbox(
-        t("Model"), model_choices(), key=PREFIX + "model",
+        t("Model"),
+        model_choices(),
+        key=PREFIX + "model",
         format_func=lambda each: t("A config.json of your own") if each == CUSTOM else each,
-    )  # fmt: skip
+    )
     if st.session_state[PREFIX + "model"] != CUSTOM:
         return
     packed = st.session_state[PREFIX + "config"]
     if packed and "pasted" not in st.session_state:
         st.session_state["pasted"] = json.dumps(json.loads(unpack_config(packed)), indent=1)
-    st.text_area("config.json", key="pasted", height=140, on_change=take_config,
-                 help=t("Paste the config.json of a checkpoint. It is only read for its dimensions and travels in the link."))  # fmt: skip
+    st.text_area(
+        "config.json",
+        key="pasted",
+        height=140,
+        on_change=take_config,
+        help=t("Paste the config.json of a checkpoint. It is only read for its dimensions and travels in the link."),
+    )
     if not packed:
         if st.session_state.get("pasted", "").strip():
             st.error(t("This is not a JSON object; a config.json is one, between braces."), icon=":material/error:")
@@ -121,7 +131,9 @@ def model(t: Words) -> None:
 
 def device(t: Words, name: str = "device", label: str | None = None) -> None:
     """The device: this machine, a listed one, or one's own by three numbers."""
-    st.selectbox(label or t("Device"), device_choices(), key=PREFIX + name, format_func=lambda each: device_name(t, each))
+    st.selectbox(
+        label or t("Device"), device_choices(), key=PREFIX + name, format_func=lambda each: device_name(t, each)
+    )
     if st.session_state[PREFIX + name] == CUSTOM:
         first, second, third = st.columns(3)
         _amount(first, "TFLOP/s", "tflops", t("Dense multiplication in the format the weights are multiplied in."))
@@ -154,12 +166,23 @@ def cache_formats(t: Words) -> None:
 def _formats(t: Words, explained: dict[str, str]) -> None:
     labels = {"weights": t("Weights"), "kv": t("KV cache"), "state": t("State")}
     for place, (name, explanation) in zip(st.columns(len(explained)), explained.items(), strict=True):
-        place.selectbox(labels[name], CHOICES[name], key=PREFIX + name, help=t(explanation),
-                        format_func=lambda each: t("as published") if each == OWN else each)  # fmt: skip
+        place.selectbox(
+            labels[name],
+            CHOICES[name],
+            key=PREFIX + name,
+            help=t(explanation),
+            format_func=lambda each: t("as published") if each == OWN else each,
+        )
 
 
 def preset(t: Words) -> None:
     """Which convention counts: the lesson's, or this engine's."""
     shown = {"lesson": t("the lesson's"), "engine": t("this engine's")}
-    st.segmented_control(t("Counted by convention"), CHOICES["preset"], key=PREFIX + "preset", required=True,
-                         format_func=shown.__getitem__, help=t(terms.CONVENTION))  # fmt: skip
+    st.segmented_control(
+        t("Counted by convention"),
+        CHOICES["preset"],
+        key=PREFIX + "preset",
+        required=True,
+        format_func=shown.__getitem__,
+        help=t(terms.CONVENTION),
+    )

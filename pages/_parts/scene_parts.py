@@ -49,8 +49,14 @@ def share(t: Words, page: str, scene: Scene, names: Sequence[str]) -> None:
 def room_of(asked: Asked) -> Room:
     """The scene's batch against the device's memory."""
     scene = asked.scene
-    return room(asked.spec, asked.device, batch=scene.batch, context=scene.context, formats=asked.formats,
-                convention=asked.convention)  # fmt: skip
+    return room(
+        asked.spec,
+        asked.device,
+        batch=scene.batch,
+        context=scene.context,
+        formats=asked.formats,
+        convention=asked.convention,
+    )
 
 
 def memory_alert(t: Words, asked: Asked, found: Room) -> None:
@@ -59,13 +65,21 @@ def memory_alert(t: Words, asked: Asked, found: Room) -> None:
         return
     scene = asked.scene
     st.error(
-        t("{memory} of memory do not hold this: {weights} of weights and {batch} × {each} of cache and state are {needed}, {over} too much. "
-          "At a context of {context} at most {most} fit.",
-          memory=t.size(found.memory_bytes), weights=gigabytes(t, found.held.weights), batch=t.number(scene.batch),
-          each=t.size(found.per_request_bytes), needed=gigabytes(t, found.held.total), over=gigabytes(t, found.over_bytes),
-          context=t.number(scene.context), most=t.number(found.most or 0)),
+        t(
+            "{memory} of memory do not hold this: {weights} of weights and {batch} × {each} of cache and state "
+            "are {needed}, {over} too much. "
+            "At a context of {context} at most {most} fit.",
+            memory=t.size(found.memory_bytes),
+            weights=gigabytes(t, found.held.weights),
+            batch=t.number(scene.batch),
+            each=t.size(found.per_request_bytes),
+            needed=gigabytes(t, found.held.total),
+            over=gigabytes(t, found.over_bytes),
+            context=t.number(scene.context),
+            most=t.number(found.most or 0),
+        ),
         icon=":material/memory_alt:",
-    )  # fmt: skip
+    )
 
 
 def gigabytes(t: Words, count_bytes: float) -> str:
@@ -77,4 +91,13 @@ def metrics(shown: Sequence[tuple[str, str, str | None, str]], key: str) -> None
     """Numbers in a row: label, value, a second line, and what it means on hover."""
     with st.container(key=f"metrics-{key}", horizontal=True, gap="small"):
         for label, value, second, explanation in shown:
-            st.metric(label, value, second, delta_color="off", delta_arrow="off", help=explanation, border=True, width=METRIC_WIDTH)
+            st.metric(
+                label,
+                value,
+                second,
+                delta_color="off",
+                delta_arrow="off",
+                help=explanation,
+                border=True,
+                width=METRIC_WIDTH,
+            )

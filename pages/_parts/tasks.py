@@ -20,18 +20,36 @@ class Task:
     steps: tuple[tuple[str, dict[str, Any]], ...]
 
 
-ANCHOR = {"model": "Qwen/Qwen3.8-27B", "device": "h100-sxm", "preset": "lesson", "weights": "own", "kv": "own", "state": "own"}
+ANCHOR = {
+    "model": "Qwen/Qwen3.8-27B",
+    "device": "h100-sxm",
+    "preset": "lesson",
+    "weights": "own",
+    "kv": "own",
+    "state": "own",
+}
 LESSON = (
     Task(
-        N_("**Longer prompts.** The green point climbs the slope and reaches the flat part near T = 295. A short prompt waits for bytes too."),
-        tuple((f"T = {tokens:,}", ANCHOR | {"prompt": tokens, "batch": 1, "context": 4096}) for tokens in (4, 295, 2048)),
+        N_(
+            "**Longer prompts.** The green point climbs the slope and reaches the flat part near T = 295. A "
+            "short prompt waits for bytes too."
+        ),
+        tuple(
+            (f"T = {tokens:,}", ANCHOR | {"prompt": tokens, "batch": 1, "context": 4096}) for tokens in (4, 295, 2048)
+        ),
     ),
     Task(
-        N_("**More sequences.** The ring moves right with B, the blue point ever more slowly, and never past 93; at 59 memory is full."),
+        N_(
+            "**More sequences.** The ring moves right with B, the blue point ever more slowly, and never past "
+            "93; at 59 memory is full."
+        ),
         tuple((f"B = {batch}", ANCHOR | {"prompt": 4, "batch": batch, "context": 4096}) for batch in (1, 16, 58, 59)),
     ),
     Task(
-        N_("**Another model.** Qwen3-32B has no state, but four times the KV a token: watch orange take over its bar as the context grows."),
+        N_(
+            "**Another model.** Qwen3-32B has no state, but four times the KV a token: watch orange take over "
+            "its bar as the context grows."
+        ),
         tuple(
             (f"{name}, {label}", ANCHOR | {"model": model, "batch": 8, "context": context})
             for model, name in (("Qwen/Qwen3-32B", "Qwen3-32B"), ("Qwen/Qwen3.8-27B", "Qwen3.8-27B"))
@@ -39,10 +57,13 @@ LESSON = (
         ),
     ),
     Task(
-        N_("**Attention alone.** The small purple point stays at 6, the number of query heads that share a KV head, whatever the batch."),
+        N_(
+            "**Attention alone.** The small purple point stays at 6, the number of query heads that share a KV "
+            "head, whatever the batch."
+        ),
         tuple((f"B = {batch}", ANCHOR | {"batch": batch, "context": 4096}) for batch in (1, 58)),
     ),
-)  # fmt: skip
+)
 
 
 def lesson(t: Words) -> None:

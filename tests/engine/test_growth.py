@@ -66,7 +66,8 @@ def test_each_kind_of_memory_has_its_shape() -> None:
     assert list(latent.kv_held) == [70_272, 70_272_000]
     plain = growth.over_context(catalogue.load("Qwen/Qwen3-32B"), (1,), **RULES)
     assert plain.kv_held[0] == 4 * 65_536
-    assert plain.kv_replaced is None and plain.state_held[0] == 0
+    assert plain.kv_replaced is None
+    assert plain.state_held[0] == 0
 
 
 def test_kinds_of_bytes_add_up_to_the_total() -> None:
@@ -84,7 +85,8 @@ def test_the_two_estimates_of_the_lesson() -> None:
     h100 = _token("h100-sxm")
     assert h100.compute_tokens_per_s == pytest.approx(19_308, abs=0.5)
     assert h100.memory_tokens_per_s == pytest.approx(65.37, abs=0.005)
-    assert h100.bound == "memory" and h100.tokens_per_s == h100.memory_tokens_per_s
+    assert h100.bound == "memory"
+    assert h100.tokens_per_s == h100.memory_tokens_per_s
     assert h100.ridge_flop_per_byte == pytest.approx(295.37, abs=0.005)
     change = Change.between(_token("a100-sxm4-80gb"), h100)
     assert (change.compute, change.memory) == (pytest.approx(3.1715, abs=5e-5), pytest.approx(1.6430, abs=5e-5))

@@ -25,7 +25,8 @@ def finished_run(run_id: str) -> Run:
     return Run.model_validate({
         "schema": 1, "id": run_id, "state": "done", "created_at": "2026-01-02T03:04:05+00:00", "package_version": "0",
         "model": None, "device": made_up_ceilings().device, "ceilings": None, "probe": None,
-        "request": {"model": "smollm2-135m", "prompt": "a b c d"}, "prompt": {"text": "a b c d", "token_ids": [1, 2, 3, 4]},
+        "request": {"model": "smollm2-135m", "prompt": "a b c d"},
+        "prompt": {"text": "a b c d", "token_ids": [1, 2, 3, 4]},
         "output": {"text": "e f g h", "token_ids": [5, 6, 7, 8]}, "steps": steps, "summary": None,
     })  # fmt: skip
 

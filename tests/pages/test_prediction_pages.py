@@ -35,7 +35,15 @@ def test_each_page_in_each_language(page: str, language: str, open_page: Open) -
 @pytest.mark.parametrize(
     "query",
     [
-        {"model": "nothing", "device": "", "before": "../x", "batch": "0", "context": "inf", "estimate": "x", "count": "1"},
+        {
+            "model": "nothing",
+            "device": "",
+            "before": "../x",
+            "batch": "0",
+            "context": "inf",
+            "estimate": "x",
+            "count": "1",
+        },
         {"models": ",,,x/y", "prompt": "-1", "preset": "'", "kv": "fp99"},
         {"model": "custom", "config": "eNo", "device": "custom", "gb": "-3", "tflops": "1e9", "gbs": "none"},
     ],
@@ -54,7 +62,9 @@ def test_links_show_the_same_again(page: str, open_page: Open) -> None:
     again = open_page(page, **dict(parse_qsl(urlsplit(link(test)).query, keep_blank_values=True)))
     assert metrics(again) == metrics(test)
     assert link(again) == link(test)
-    assert [each.proto.json for each in again.get("bidi_component")] == [each.proto.json for each in test.get("bidi_component")]
+    assert [each.proto.json for each in again.get("bidi_component")] == [
+        each.proto.json for each in test.get("bidi_component")
+    ]
 
 
 @pytest.mark.parametrize("page", ["devices.py", "batch.py"])
@@ -127,9 +137,11 @@ def test_a_batch_of_58_and_where_it_ends(open_page: Open) -> None:
     assert shown["Largest batch"][0] == "58"
     assert not test.error
     names = [note["text"] for note in figure(test, "memory_figure")["figure"]["layout"]["annotations"]]
-    assert "memory ends at 58" in names and "memory 80 GB" in names
+    assert "memory ends at 58" in names
+    assert "memory 80 GB" in names
     names = [note["text"] for note in figure(test, "intensity_figure")["figure"]["layout"]["annotations"]]
-    assert "limit of decode 93" in names and "ridge 295" in names
+    assert "limit of decode 93" in names
+    assert "ridge 295" in names
     test.select_slider(key="scene_batch").set_value(59).run()
     assert "at most 58 fit" in test.error[0].value
 

@@ -66,9 +66,11 @@ def test_third_thing_to_try_kv_takes_over_without_a_state(open_page: Open) -> No
         press(test, f"try_2_{step}")
         shares.append((share(test, "kv"), share(test, "state")))
     (small, none), (large, _), (anchor, state), (anchor_large, _) = shares
-    assert none == 0 and state > 0
+    assert none == 0
+    assert state > 0
     assert large > 0.5 > small  # Qwen3-32B at 32K: more KV than weights
-    assert large > anchor_large and small > anchor
+    assert large > anchor_large
+    assert small > anchor
 
 
 def test_fourth_thing_to_try_attention_stays_at_six(open_page: Open) -> None:
@@ -86,7 +88,8 @@ def test_every_term_of_the_inequality_opens_its_meaning_and_value(open_page: Ope
     inside = {label: " ".join(part.value for part in block.markdown) for label, block in opened.items()}
     assert "989.5 TFLOP/s" in inside["π"]
     assert "3.35 TB/s" in inside["β"]
-    assert "15.34 ms" in inside["t"] and "15.47 ms" in inside["t"]
+    assert "15.34 ms" in inside["t"]
+    assert "15.47 ms" in inside["t"]
     assert "3.99 FLOP/byte" in inside["I"]
     assert "295" in inside["π / β"]
 
@@ -111,7 +114,11 @@ def test_a_pasted_config_is_a_model_and_travels_in_the_link(open_page: Open) -> 
 
 @pytest.mark.parametrize(
     ("pasted", "sentence"),
-    [("{", "not a JSON object"), ("[1]", "not a JSON object"), ('{"model_type": "nothing"}', "nothing is not supported")],
+    [
+        ("{", "not a JSON object"),
+        ("[1]", "not a JSON object"),
+        ('{"model_type": "nothing"}', "nothing is not supported"),
+    ],
 )
 def test_a_config_that_cannot_be_is_one_clear_sentence(pasted: str, sentence: str, open_page: Open) -> None:
     test = open_page(PAGE, lang="en", model="custom")
@@ -171,7 +178,20 @@ def test_a_link_carries_every_value_and_shows_the_same(open_page: Open) -> None:
     test.selectbox(key="scene_device").set_value("h200-sxm").run()
     test.selectbox(key="scene_kv").set_value("fp8").run()
     query = dict(parse_qsl(urlsplit(link(test)).query, keep_blank_values=True))
-    assert {"v", "model", "device", "prompt", "batch", "context", "weights", "kv", "state", "preset", "runs", "lang"} == set(query)
+    assert {
+        "v",
+        "model",
+        "device",
+        "prompt",
+        "batch",
+        "context",
+        "weights",
+        "kv",
+        "state",
+        "preset",
+        "runs",
+        "lang",
+    } == set(query)
     again = open_page(PAGE, **query)
     assert metrics(again) == metrics(test)
     assert figure(again, CHART) == figure(test, CHART)

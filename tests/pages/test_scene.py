@@ -85,7 +85,15 @@ def _packed(text: bytes) -> str:
 
 @pytest.mark.parametrize(
     "packed",
-    ["", "!", "AAAA", _packed(b"[1]"), _packed(b"{"), _packed(b"\xff\xfe"), _packed(b'{"a":"' + b"x" * 50_000_000 + b'"}')],
+    [
+        "",
+        "!",
+        "AAAA",
+        _packed(b"[1]"),
+        _packed(b"{"),
+        _packed(b"\xff\xfe"),
+        _packed(b'{"a":"' + b"x" * 50_000_000 + b'"}'),
+    ],
 )
 def test_what_is_no_config_is_none(packed: str) -> None:
     assert unpack_config(packed) == ""
