@@ -7,6 +7,8 @@ import time
 from types import TracebackType
 
 import websockets
+from google.protobuf import text_format
+from google.protobuf.message import Message
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
@@ -16,7 +18,7 @@ class RawClient:
 
     def __init__(self, url: str, query: str = "", page: str = "", headers: dict[str, str] | None = None) -> None:
         self._url = url.replace("http", "ws", 1) + "/_stcore/stream"
-        self._query = query
+        self.query = query
         self._page = page
         self._headers = headers or {}
 
@@ -39,7 +41,7 @@ class RawClient:
     async def rerun(self, timeout_s: float = 30) -> list[ForwardMsg]:
         """Run the script once and return everything it sent."""
         message = BackMsg()
-        message.rerun_script.query_string = self._query
+        message.rerun_script.query_string = self.query
         message.rerun_script.page_name = self._page
         await self.send(message)
         received: list[ForwardMsg] = []
@@ -55,4 +57,8 @@ class RawClient:
 
 def text_of(messages: list[ForwardMsg]) -> str:
     """Everything readable in what a run of the script sent."""
-    return "\n".join(str(message.delta) for message in messages if message.WhichOneof("type") == "delta")
+    return "\n".join(_readable(message.delta) for message in messages if message.WhichOneof("type") == "delta")
+
+
+def _readable(delta: Message) -> str:
+    return text_format.MessageToString(delta, as_utf8=True)

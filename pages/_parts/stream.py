@@ -90,13 +90,16 @@ def _queued(event: dict[str, Any], t: Words) -> str:
 
 
 def _ended(event: dict[str, Any], t: Words) -> str:
+    told = [event[name] for name in ("error", "notice") if event.get(name)]
+    said = [Sentence(**sentence) for sentence in told]
     if event.get("error"):
-        return t.sentence(Sentence(**event["error"]))
-    return {
+        return t.sentences(said)
+    outcome = {
         "done": t("Done."),
         "cancelled": t("Cancelled; what was measured until then is kept."),
         "failed": t("The run failed."),
     }[event["state"]]
+    return " ".join([outcome, t.sentences(said)]).strip()
 
 
 def _state(state: str, t: Words) -> str:
