@@ -18,7 +18,8 @@ def load(source: str, device: str = "cpu", dtype: str = "float32", max_tokens: i
     """Load a decoder ready for `prefill` and `decode`.
 
     Args:
-        source: a folder in Hugging Face layout, or one of the lab's own model ids.
+        source: a folder in Hugging Face layout, one of the lab's own model ids, a name on the Hugging Face Hub, or
+            `random:<catalogue id>[@layers=N]` for made-up weights at true shapes.
         device: a torch device name: "cpu", "cuda", "mps" or "xpu".
         dtype: what weights, activations and cache are held in: "float32" or "bfloat16".
         max_tokens: positions the caches can hold; None takes the model's own context limit.

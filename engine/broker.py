@@ -82,7 +82,7 @@ class Broker:
             LabError: the request cannot be run, the owner has a run already, the queue is full, or no engine is there.
         """
         check(request)
-        checkpoint.resolve(request.model, allow_paths=self._allow_paths)
+        checkpoint.require(request.model, allow_paths=self._allow_paths)
         self._require_engine()
         run = LiveRun(new_run_id(), owner, request, now())
         self._desk.take_in_run(run)
@@ -223,7 +223,7 @@ class Broker:
         Raises:
             LabError: no such model, the queue is full, or there is no engine.
         """
-        checkpoint.resolve(model, allow_paths=self._allow_paths)
+        checkpoint.require(model, allow_paths=self._allow_paths)
         self._require_engine()
         task = self._desk.take_in_task(Task("fetch", owner, model=model))
         self._supervisor.wake()

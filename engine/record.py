@@ -110,7 +110,11 @@ class RunRequest(_Part):
 
 
 class ModelFacts(_Part):
-    """Which weights ran. `weights_hash` is the SHA-256 over the weight files (or the random seed's description)."""
+    """Which weights ran. `weights_hash` is the SHA-256 over the weight files (or the random seed's description).
+
+    revision: the commit on the Hub that they are. stored_format: what their files hold, where that is known.
+    notes: what a reader of the figures or the text has to know of them.
+    """
 
     id: str
     weights: Literal["real", "random"]
@@ -120,6 +124,9 @@ class ModelFacts(_Part):
     kv_format: str
     parameters: Count = 0
     config: dict[str, Any] = {}
+    revision: str | None = None
+    stored_format: str | None = None
+    notes: list[Sentence] = []
 
 
 class Probe(_Part):

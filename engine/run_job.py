@@ -10,7 +10,7 @@ from time import perf_counter_ns
 
 import torch
 
-from engine import __version__, checkpoint, hardware, ledger, request
+from engine import __version__, checkpoint, hardware, ledger, random_shapes, request
 from engine import device as devices
 from engine import tokenizer as tokenizers
 from engine.bench import Bench
@@ -28,6 +28,7 @@ from engine.protocol import RunJob
 from engine.record import SCHEMA, FinalState, ModelFacts, Output, Probe, Prompt, ResidentBytes, Run, Step, StepBytes
 from engine.request import DTYPES
 from engine.sampling import Sampler
+from engine.spec import Spec
 from engine.summary import summarise
 from engine.tell import Teller
 from engine.tokenizer import Stream, Tokenizer
@@ -69,8 +70,8 @@ class RunInProgress:
         tokenizer = tokenizers.load(source)
         self._prompt = prompt = self._tokenize(tokenizer, source)
         teller.prompt(prompt)
-        self._check_memory(source, len(prompt.token_ids), format_)
         teller.state("loading")
+        self._check_memory(source, len(prompt.token_ids), format_)
         model = self._bench.model(source, device, self._dtype)
         self._facts = self._model_facts(source, format_)
         self._ceilings = self._bench.ceilings(device, source.spec, format_, self._job.ceilings, teller)
@@ -124,16 +125,23 @@ class RunInProgress:
     def _check_memory(self, source: Source, prompt_tokens: int, format_: str) -> None:
         assert self._device is not None
         positions = min(prompt_tokens + self._request.max_new_tokens - 1, source.spec.max_position)
-        needed = ledger.resident(
-            source.spec,
-            batch=self._request.batch,
-            max_tokens=positions,
-            formats=ledger.Formats(weights=format_, kv=format_),
-        )
+        formats = ledger.Formats(weights=format_, kv=format_)
+
+        def needs(spec: Spec) -> int:
+            return int(ledger.resident(spec, batch=self._request.batch, max_tokens=positions, formats=formats).total)
+
         held = self._bench.held_bytes(source, self._device, self._dtype)
         if not held:
             self._bench.clear()
-        request.check_memory(needed.total, held + devices.free_bytes(self._device))
+        needed, free = needs(source.spec), held + devices.free_bytes(self._device)
+        random_shapes.check_fits(source.id, source.spec, needs, free)
+        request.check_memory(needed, free)
+        if not held:
+            sentence = Sentence(
+                template="Loading {model}: {needed} GB with its caches, of {free} GB that are free.",
+                params={"model": source.id, "needed": f"{needed / 1e9:.2f}", "free": f"{free / 1e9:.2f}"},
+            )
+            self._teller.progress("loading")(sentence, None)
 
     def _model_facts(self, source: Source, format_: str) -> ModelFacts:
         return ModelFacts(
@@ -145,6 +153,9 @@ class RunInProgress:
             kv_format=format_,
             parameters=source.spec.parameters.checkpoint,
             config=dict(source.config),
+            revision=source.revision,
+            stored_format=source.stored_format,
+            notes=source.notes(format_),
         )
 
     def _predict(self, source: Source, format_: str) -> Predictor:

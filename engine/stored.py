@@ -74,9 +74,7 @@ def _belongs_to_another(name: str, stored: Mapping[str, Stored]) -> bool:
         return True
     if name.endswith("_scales"):
         return name.removesuffix("_scales") + "_blocks" in stored
-    return any(
-        name.endswith(end) and stored.get(name.removesuffix(end), stored[name]).dtype in FP8 for end in _SCALES
-    )
+    return any(name.endswith(end) and stored.get(name.removesuffix(end), stored[name]).dtype in FP8 for end in _SCALES)
 
 
 def _fp8(name: str, stored: Mapping[str, Stored], block: tuple[int, int]) -> Meant:

@@ -15,7 +15,7 @@ from pathlib import Path
 import tokenizers
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 
-from engine import chat, fetched
+from engine import chat, fetched, random_shapes
 from engine import tokenizer_files as files
 from engine.byte_level import CHARACTERS, unspell
 from engine.checkpoint import Source
@@ -170,10 +170,16 @@ class Stream:
 def load(source: Source | Path | str) -> Tokenizer:
     """The tokenizer of a model, kept for the next call as long as its files do not change.
 
+    Random weights have none of their own: those of Qwen3.5's kind get the vocabulary that the lab has, if it is here,
+    and all others read and write bytes.
+
     Raises:
         LabError: no tokenizer.json, or one that cannot be read.
     """
     if isinstance(source, Source) and source.folder is None:
+        if random_shapes.speaks_qwen(source.spec) and fetched.state(fetched.QWEN_VOCABULARY) == "ready":
+            folder = fetched.QWEN_VOCABULARY.path()
+            return _load_qwen(folder, files.stamps(folder), source.spec.vocab_size)
         return byte_tokenizer(source.spec.vocab_size, source.spec.bos_id, tuple(source.spec.eos_ids))
     rows = source.spec.vocab_size if isinstance(source, Source) else None
     folder = source.folder if isinstance(source, Source) and source.folder is not None else Path(str(source))
@@ -199,13 +205,13 @@ def qwen() -> Tokenizer:
             "The vocabulary of Qwen3.5 is not here yet; it comes with `python -m engine fetch smollm2-135m`."
         )
     folder = fetched.QWEN_VOCABULARY.path()
-    return _load_qwen(folder, files.stamps(folder))
+    return _load_qwen(folder, files.stamps(folder), None)
 
 
-@lru_cache(maxsize=1)
-def _load_qwen(folder: Path, stamps: tuple[object, ...]) -> Tokenizer:
+@lru_cache(maxsize=4)
+def _load_qwen(folder: Path, stamps: tuple[object, ...], rows: int | None) -> Tokenizer:
     inner = files.read(folder / "tokenizer.json")
-    return Tokenizer(inner, eos_ids=files.ids_of(inner, "<|im_end|>", "<|endoftext|>"))
+    return Tokenizer(inner, eos_ids=files.ids_of(inner, "<|im_end|>", "<|endoftext|>"), rows=rows)
 
 
 @lru_cache(maxsize=8)

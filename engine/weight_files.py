@@ -57,8 +57,20 @@ def find(folder: Path) -> list[Path]:
 
 
 def _shards(folder: Path) -> list[Path]:
-    """The files an index names. Only plain names count: an index must not reach outside its folder."""
-    path = folder / INDEX
+    """The files an index names, all of which have to be there."""
+    names = shard_names(folder / INDEX)
+    for name in names:
+        if not (folder / name).is_file():
+            raise LabError("{folder} lacks the shard {name} that its index names.", folder=str(folder), name=name)
+    return [folder / name for name in names]
+
+
+def shard_names(path: Path) -> list[str]:
+    """The files an index names. Only plain names count: an index must not reach outside its folder.
+
+    Raises:
+        LabError: it names something else, or is no index.
+    """
     try:
         weight_map: Any = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
         names = sorted(set(weight_map.values()))
@@ -71,11 +83,9 @@ def _shards(folder: Path) -> list[Path]:
                 path=str(path),
                 name=str(name)[:200],
             )
-        if not (folder / name).is_file():
-            raise LabError("{folder} lacks the shard {name} that its index names.", folder=str(folder), name=name)
     if not names:
         raise LabError("{path} is not an index of shards; fetch or copy it again.", path=str(path))
-    return [folder / name for name in names]
+    return names
 
 
 def _is_plain(name: object) -> bool:

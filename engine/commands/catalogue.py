@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from engine.commands._output import ProgressBar, print_json, print_table
 
@@ -67,4 +68,8 @@ def fetch(arguments: argparse.Namespace) -> None:
         source = checkpoint.ensure(arguments.model, progress=bar, thorough=True)
     finally:
         bar.close()
+    for note in source.notes():
+        print(f"note: {note}", file=sys.stderr)
+    if source.revision is not None:
+        print(f"revision {source.revision}", file=sys.stderr)
     print(source.folder if source.folder is not None else f"{arguments.model} needs no files: its weights are random.")

@@ -36,6 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         sys.stdout.write(record.to_json() + "\n")
     elif record.state != "failed":
+        for note in record.model.notes if record.model is not None else []:
+            print(f"note: {note}", file=sys.stderr)
         print_summary(record, file=sys.stderr)
         print(f"run {record.id}", file=sys.stderr)
     return _exit_code(record)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from engine import checkpoint, weights
+from engine import checkpoint, random_shapes, weights
 from engine import device as devices
 from engine.checkpoint import Source
 from engine.errors import LabError
@@ -24,7 +24,7 @@ def load(
 
     Args:
         source: what `engine.checkpoint` made of a name, or the name itself: one of the lab's own models, a folder in
-            Hugging Face layout, or `random:<catalogue id>[@layers=N]`.
+            Hugging Face layout, a name on the Hub, or `random:<catalogue id>[@layers=N]`.
         device: a torch device name.
         dtype: of weights, activations and cache: "float32" or "bfloat16".
         max_tokens: positions a context may have; None takes the model's own limit.
@@ -38,13 +38,18 @@ def load(
     place = devices.choose(device)
     found = source if isinstance(source, Source) else checkpoint.ensure(str(source))
     supported.check(found.spec)
-    _check_memory(found.spec, DTYPES[dtype], place)
+    _check_memory(found, DTYPES[dtype], place)
     return Model.from_tensors(found.spec, weights.tensors(found), place, DTYPES[dtype], max_tokens)
 
 
-def _check_memory(spec: Spec, dtype: torch.dtype, device: torch.device) -> None:
+def _check_memory(source: Source, dtype: torch.dtype, device: torch.device) -> None:
     """Refuse what cannot fit: a CPU that runs out of memory stops the process and says nothing."""
-    needed, free = spec.parameters.trunk * dtype.itemsize, devices.free_bytes(device)
+
+    def needs(spec: Spec) -> int:
+        return spec.parameters.trunk * dtype.itemsize
+
+    needed, free = needs(source.spec), devices.free_bytes(device)
+    random_shapes.check_fits(source.id, source.spec, needs, free)
     if needed > free:
         raise LabError(
             "The weights take {needed} GB of memory and {free} GB are free.",

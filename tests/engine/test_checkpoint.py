@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 from small_models import edit_config, save_llama
 
-from engine import checkpoint, fetched
+from engine import checkpoint, fetched, hub, random_shapes
 from engine.errors import LabError
+
+OWN = ["smollm2-135m", "tiny-3.7m"]
+OFFERED = [*hub.ON_THE_WEB, *random_shapes.OFFERED]
 
 
 @pytest.fixture
@@ -49,10 +52,13 @@ def models(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_labs_own_models_can_always_be_chosen(home: Path) -> None:
-    demo, tiny = checkpoint.available()
+    demo, tiny, *offered = checkpoint.available()
     assert (demo.id, demo.weights, demo.fetched, demo.parameters) == ("smollm2-135m", "real", False, 134_515_008)
     assert (tiny.id, tiny.weights, tiny.fetched) == ("tiny-3.7m", "random", True)
     assert round(tiny.parameters / 1e6, 1) == 3.7
+    assert [(each.id, each.weights) for each in offered] == [(name, "real") for name in hub.ON_THE_WEB] + [
+        (name, "random") for name in random_shapes.OFFERED
+    ]
     assert not home.exists(), "looking must not write"
 
 
@@ -66,15 +72,15 @@ def test_a_fetched_model_is_said_to_be_here(in_demo_home: Path) -> None:
 
 
 def test_readable_subfolders_of_the_models_folder_can_be_chosen(models: Path) -> None:
-    assert [choice.id for choice in checkpoint.available()] == ["smollm2-135m", "tiny-3.7m", "small"]
+    assert [choice.id for choice in checkpoint.available()] == [*OWN, "small", *OFFERED]
     assert checkpoint.available()[2].parameters == checkpoint.resolve("small", allow_paths=False).spec.parameters.trunk
     edit_config(models / "small", model_type="mystery")
-    assert [choice.id for choice in checkpoint.available()] == ["smollm2-135m", "tiny-3.7m"]
+    assert [choice.id for choice in checkpoint.available()] == [*OWN, *OFFERED]
 
 
 def test_a_subfolder_cannot_take_the_name_of_the_labs_own(models: Path) -> None:
     shutil.copytree(models / "small", models / "tiny-3.7m")
-    assert [choice.id for choice in checkpoint.available()] == ["smollm2-135m", "tiny-3.7m", "small"]
+    assert [choice.id for choice in checkpoint.available()] == [*OWN, "small", *OFFERED]
     assert checkpoint.resolve("tiny-3.7m", allow_paths=False).is_random
 
 
@@ -107,7 +113,8 @@ def test_a_folder_by_path(models: Path) -> None:
     ],
 )
 def test_a_name_from_the_web_is_looked_up_and_never_a_path(models: Path, name: str) -> None:
-    with pytest.raises(LabError, match=r"^There is no model .*; choose smollm2-135m, tiny-3\.7m, small\.$"):
+    sentence = r"^There is no model .*; choose smollm2-135m, tiny-3\.7m, small, Qwen/Qwen3-0\.6B, random:.*@layers=2\.$"
+    with pytest.raises(LabError, match=sentence):
         checkpoint.resolve(name, allow_paths=False)
 
 
@@ -119,7 +126,7 @@ def test_an_absolute_path_from_the_web_is_no_model(models: Path) -> None:
 
 
 def test_an_unknown_name_on_the_command_line_lists_what_there_is(models: Path) -> None:
-    with pytest.raises(LabError, match=r"choose smollm2-135m, tiny-3\.7m, small, or name a folder with a config\.json"):
+    with pytest.raises(LabError, match=r"tiny-3\.7m, small, .*@layers=2, or name a folder with a config\.json"):
         checkpoint.resolve("smollm3", allow_paths=True)
 
 
@@ -131,7 +138,7 @@ def test_a_path_no_file_system_takes_is_an_unknown_name(home: Path, name: str) -
 
 def test_a_checkpoint_known_for_predictions_says_so(home: Path) -> None:
     with pytest.raises(LabError, match=r"Qwen/Qwen3\.8-27B is known for predictions alone"):
-        checkpoint.resolve("Qwen/Qwen3.8-27B", allow_paths=True)
+        checkpoint.resolve("Qwen/Qwen3.8-27B", allow_paths=False)
 
 
 @pytest.mark.parametrize(
