@@ -42,7 +42,7 @@ def step(queries: Tensor, keys: Tensor, values: Tensor, log_decay: Tensor, stren
     probes = torch.stack((keys, queries), dim=2) * decay[:, :, None]
     remembered, read = (probes @ state).unbind(2)
     written = strength * (values - remembered)
-    state.mul_(decay[..., None]).add_(keys[..., None] * written[:, :, None])
+    state.mul_(decay[..., None]).addcmul_(keys[..., None], written[:, :, None])
     return read + (queries * keys).sum(-1, keepdim=True) * written
 
 

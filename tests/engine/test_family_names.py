@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from family_helpers import CONFIGS, config_of, engine_logits, engine_of, reference, tokens, worst
+import transformers
+from family_helpers import CONFIGS, SIZES, config_of, engine_logits, engine_of, reference, tokens, worst
 from safetensors.torch import load_file
 
 from engine import ledger
 from engine import spec as specs
 from engine.errors import LabError
 from engine.ledger import Formats
+from engine.model import Model
+from engine.model.decoder import Decoder
 from engine.model.hybrid import HybridDecoder
 from engine.model.names import Canonical
 
@@ -70,3 +73,20 @@ def test_latent_attention_is_the_same_in_both_its_forms() -> None:
     absorbed, expanded = (engine_logits(model, ids, 20) for model in forms)
     assert 0 < worst(absorbed, expanded) < 1e-5
     assert forms[0].cache.bytes == forms[1].cache.bytes
+
+
+def test_the_spec_chooses_the_decoder_and_both_agree_on_a_plain_model() -> None:
+    torch.manual_seed(3)
+    sizes = {name: size for name, size in SIZES.items() if name != "head_dim"}
+    llama = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model("llama", **sizes))
+    plain = specs.read(llama.config.to_dict())
+    chosen, ids = Model.from_tensors(plain, llama.state_dict()), tokens(2, 12)
+    assert type(chosen) is Decoder
+    general = HybridDecoder.from_tensors(plain, llama.state_dict())
+    expected = [chosen.prefill(ids[:, :10]), chosen.decode(ids[:, 10]), chosen.decode(ids[:, 11])]
+    assert worst(engine_logits(general, ids, 10), expected) < 1e-5
+    assert general.resident_weight_bytes == chosen.resident_weight_bytes
+    assert general.cache.bytes == chosen.cache.bytes
+    windowed = reference("mistral-v0.1")
+    other = Model.from_tensors(specs.read(config_of(windowed)), windowed.state_dict())
+    assert type(other) is HybridDecoder
