@@ -61,7 +61,7 @@ def numbers(t: Words, asked: Asked, document: dict[str, Any]) -> None:
                 t(terms.DECODE),
             ),
             (
-                t("Intensity of decode"),
+                t("Decode intensity"),
                 t.number(decode["intensity"]),
                 t("limit {value}", value=t.number(limit, 0)) if limit != float("inf") else None,
                 t(terms.INTENSITY_LIMIT),
@@ -75,7 +75,7 @@ def numbers(t: Words, asked: Asked, document: dict[str, Any]) -> None:
             (
                 t("Ridge"),
                 t.number(document["ridge_flop_per_byte"], 0),
-                t("prompts from {tokens} on", tokens=t.number(bound_from)) if bound_from else t("no prompt reaches it"),
+                f"T ≥ {t.number(bound_from)}" if bound_from else t("no prompt reaches it"),
                 t(terms.RIDGE),
             ),
             (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
@@ -13,42 +14,34 @@ from pages._parts.words import Words
 
 def inequality(t: Words, asked: Asked, document: dict[str, Any]) -> None:
     """t ≥ max(FLOPs/π, bytes/β) ⇔ I against π/β. Each term opens what it means and what it is for both steps."""
-    prefill, decode = document["prefill"], document["decode"]
 
-    def both(write: Any, key: str) -> list[str]:
+    def both(write: Callable[[dict[str, Any]], str]) -> list[str]:
+        prefill, decode = document["prefill"], document["decode"]
         return [
-            t("prefill, T = {tokens}: **{value}**", tokens=t.number(prefill["tokens"]), value=write(prefill[key])),
-            t("decode, B = {batch}: **{value}**", batch=t.number(decode["batch"]), value=write(decode[key])),
+            t("prefill, T = {tokens}: **{value}**", tokens=t.number(prefill["tokens"]), value=write(prefill)),
+            t("decode, B = {batch}: **{value}**", batch=t.number(decode["batch"]), value=write(decode)),
         ]
+
+    def flops(step: dict[str, Any]) -> str:
+        return f"{t.flops(step['flops'])} / π = {milliseconds(t, step['compute_time_s'])}"
+
+    def moved(step: dict[str, Any]) -> str:
+        return f"{t.size(step['bytes']['total'])} / β = {milliseconds(t, step['memory_time_s'])}"
 
     device = t("This machine") if asked.device.id == "this-machine" else asked.device.name
     on = {"device": device, "dtype": asked.dtype}
     rate, bandwidth = peak(t, asked.roof.flops_per_s), t.bandwidth(asked.roof.bytes_per_s)
     ridge = t.number(asked.roof.ridge_flop_per_byte)
+    quotient = t("{rate} over {bandwidth}: **{value}** FLOP/byte", rate=rate, bandwidth=bandwidth, value=ridge)
+    intensity = both(lambda step: f"{t.number(step['intensity'])} FLOP/byte")
     shown: list[tuple[str, str, str, list[str]]] = [
-        ("t", "≥ max(", terms.STEP_TIME, both(lambda each: milliseconds(t, each), "time_s")),
-        (
-            "FLOPs",
-            "/",
-            terms.FLOPS,
-            both(t.flops, "flops") + both(lambda each: milliseconds(t, each), "compute_time_s"),
-        ),
+        ("t", "≥ max(", terms.STEP_TIME, both(lambda step: milliseconds(t, step["time_s"]))),
+        ("FLOPs", "/", terms.FLOPS, both(flops)),
         ("π", ",", terms.PEAK, [t("{device}, {dtype}: **{value}**", value=rate, **on)]),
-        (
-            "bytes",
-            "/",
-            terms.BYTES,
-            both(lambda moved: t.size(moved["total"]), "bytes")
-            + both(lambda each: milliseconds(t, each), "memory_time_s"),
-        ),
+        ("bytes", "/", terms.BYTES, both(moved)),
         ("β", ") ⇔", terms.BANDWIDTH, [t("{device}: **{value}**", device=device, value=bandwidth)]),
-        ("I", t("against"), terms.ARITHMETIC_INTENSITY, both(lambda each: f"{t.number(each)} FLOP/byte", "intensity")),
-        (
-            "π / β",
-            "",
-            terms.RIDGE,
-            [t("{rate} over {bandwidth}: **{value}** FLOP/byte", rate=rate, bandwidth=bandwidth, value=ridge)],
-        ),
+        ("I", t("against"), terms.ARITHMETIC_INTENSITY, intensity),
+        ("π / β", "", terms.RIDGE, [quotient]),
     ]
     with st.container(key="inequality", horizontal=True, gap="xxsmall", vertical_alignment="center"):
         for term, sign, meaning, values in shown:

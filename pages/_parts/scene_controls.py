@@ -43,9 +43,13 @@ def seed(page: str, names: Sequence[str]) -> None:
     if query in written:
         del written[: written.index(query) + 1]
         st.session_state[f"{page}_seen"] = query
-    is_news = st.session_state.get(f"{page}_seen") != query
-    st.session_state[f"{page}_seen"] = query
     scene = st.session_state.get("scene", Scene())
+    # An address left behind comes again with a change on its heels (a fast hand), or with none: then it was Back.
+    went_back = bool(written) and query == st.session_state.get(f"{page}_seen") and current(names) == scene
+    is_news = went_back or st.session_state.get(f"{page}_seen") != query
+    if went_back:
+        written.clear()
+    st.session_state[f"{page}_seen"] = query
     if is_news and query:
         scene = parse_scene({**to_query(scene, names), **query})
         scene = replace(

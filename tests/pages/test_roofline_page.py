@@ -23,7 +23,7 @@ def test_the_lessons_numbers_stand_on_the_page(open_page: Open) -> None:
     shown = metrics(open_page(PAGE, lang="en", context="4"))
     assert shown["Prefill"] == ("15.34 ms", "3.84 ms a token")
     assert shown["Decode step"][0] == "15.39 ms"
-    assert shown["Ridge"] == ("295", "prompts from 297 on")
+    assert shown["Ridge"] == ("295", "T ≥ 297")
     shown = metrics(open_page(PAGE, lang="en", prompt="2048"))
     assert shown["Prefill"] == ("106.9 ms", "0.052 ms a token")
     assert shown["Largest batch"] == ("58", "419 MB each")
@@ -48,7 +48,7 @@ def test_second_thing_to_try_the_batch_nears_its_limit_and_memory_ends(open_page
     test = open_page(PAGE, lang="en")
     for step, (batch, intensity) in enumerate([(1, "1.02"), (16, "14.0"), (58, "36.4"), (59, "36.7")]):
         press(test, f"try_1_{step}")
-        assert metrics(test)["Intensity of decode"] == (intensity, "limit 93")
+        assert metrics(test)["Decode intensity"] == (intensity, "limit 93")
         assert at(test, CHART, "ring")[0] == batch
         assert bool(test.error) == (batch == 59)
     assert "80 GB of memory do not hold this: 55.56 GB of weights and 59 × 419 MB" in said(test)
@@ -87,6 +87,8 @@ def test_every_term_of_the_inequality_opens_its_meaning_and_value(open_page: Ope
     assert list(opened) == ["t", "FLOPs", "π", "bytes", "β", "I", "π / β"]
     inside = {label: " ".join(part.value for part in block.markdown) for label, block in opened.items()}
     assert "989.5 TFLOP/s" in inside["π"]
+    assert "205 GFLOP / π = 0.207 ms" in inside["FLOPs"]
+    assert "51.4 GB / β = 15.34 ms" in inside["bytes"]
     assert "3.35 TB/s" in inside["β"]
     assert "15.34 ms" in inside["t"]
     assert "15.47 ms" in inside["t"]
