@@ -34,6 +34,7 @@ BATCH_CONTEXTS = (128, 1024)
 BUDGET_S = 14.0
 MOST_ROUNDS = 9
 DECODE_WALKS = 3
+SETTLING_S, COUNTED_S = 0.01, 0.03
 # A walk that would take longer passes fewer layers; the next one goes on where it stopped, so that all take turns
 # and no weight is met again before all the others were read.
 WALK_S = 0.1
@@ -118,10 +119,19 @@ class _Walker:
         self._memory = {case: model.cache_for(case) for case in wanted}
 
     def walk(self, case: Case) -> None:
-        """One untimed walk, so that what only the change of shapes costs is not charged, and then those that count."""
+        """Walks that do not count, so that what the change of shapes costs is not charged, and then those that do.
+
+        A run makes the same step over and over: a short one needs many walks to find code, caches and branch
+        predictors as a run does.
+        """
         self._walked.add(case)
+        began = monotonic()
         self._walk_once(case)
-        for _ in range(DECODE_WALKS if case.tokens == 1 else 1):
+        while monotonic() - began < SETTLING_S:
+            self._walk_once(case)
+        began, fewest = monotonic(), DECODE_WALKS if case.tokens == 1 else 1
+        while fewest > 0 or monotonic() - began < COUNTED_S:
+            fewest -= 1
             for key, (time_ns, count) in self._walk_once(case).items():
                 self.samples[key].append(time_ns / count)
 

@@ -78,21 +78,27 @@ class DryModel:
         Returns:
             What the last layer walked gave, [rows, h].
         """
+        hidden, eps = self.spec.hidden_size, self.spec.norm.eps
         cache.length = case.context - case.tokens
         ids = torch.zeros(case.batch, case.tokens, dtype=torch.long, device=self.device)
+        # Names are made before the clock starts: making one takes as long as a small op's launch.
+        turn = [(index, LayerKeys.of(self.layers[index], hidden, case)) for index in self._turn(layers)]
+        embedding_key, norm_key = OpKey("embedding", case.rows, hidden), OpKey("norm", case.batch, hidden)
+        head_key = _linear_key(self._head, case.batch)
+
         laps.start()
         views = cache.extend(case.tokens)
         step = Step(case.batch, case.tokens, *rotary.at(case.context - case.tokens, case.context))
         x = ops.embed(ids, self._embedding)
-        laps.lap(OpKey("embedding", case.rows, self.spec.hidden_size))
-        for index in self._turn(layers):
-            x = self._layer(self.layers[index], x, step, views[index], case, laps)
+        laps.lap(embedding_key)
+        for index, keys in turn:
+            x = _walk_layer(self.layers[index], x, step, views[index], eps, keys, laps)
         if case.tokens == 1:
             last = x.view(case.batch, case.tokens, -1)[:, -1]
-            normed = ops.rms_norm(last, self._norm, self.spec.norm.eps)
-            laps.lap(OpKey("norm", case.batch, self.spec.hidden_size))
+            normed = ops.rms_norm(last, self._norm, eps)
+            laps.lap(norm_key)
             self._head(normed).float()
-            laps.lap(_linear_key(self._head, case.batch))
+            laps.lap(head_key)
         return x
 
     @property
@@ -119,55 +125,88 @@ class DryModel:
         self._first = (self._first + layers) % len(self.layers)
         return turn
 
-    def _layer(self, layer: Layer, x: Tensor, step: Step, views: LayerViews, case: Case, laps: Laps) -> Tensor:
-        """`Decoder._forward`'s loop body, with a lap after each op."""
-        eps, hidden = self.spec.norm.eps, self.spec.hidden_size
-        rows = case.rows
-        norm_key, residual_key = OpKey("norm", rows, hidden), OpKey("residual", rows, hidden)
 
-        normed = ops.rms_norm(x, layer.input_norm, eps)
-        laps.lap(norm_key)
-        attended = self._attention(layer.attention, normed, step, views, case, laps)
-        x = ops.add_residual_(x, attended)
-        laps.lap(residual_key)
+@dataclass(frozen=True, slots=True)
+class LayerKeys:
+    """The names of a layer's laps."""
 
-        normed = ops.rms_norm(x, layer.post_attention_norm, eps)
-        laps.lap(norm_key)
-        wide = layer.mlp.gate_up(normed)
-        laps.lap(_linear_key(layer.mlp.gate_up, rows))
-        width = wide.shape[-1] // 2
-        inner = ops.swiglu_(wide)
-        laps.lap(OpKey("swiglu", rows, width))
-        down = layer.mlp.down(inner)
-        laps.lap(_linear_key(layer.mlp.down, rows))
-        x = ops.add_residual_(x, down)
-        laps.lap(residual_key)
-        return x
+    norm: OpKey
+    qkv: OpKey
+    q_norm: OpKey
+    k_norm: OpKey
+    rotary: OpKey
+    attention: OpKey
+    out: OpKey
+    residual: OpKey
+    gate_up: OpKey
+    swiglu: OpKey
+    down: OpKey
 
-    def _attention(
-        self, part: Attention, normed: Tensor, step: Step, views: LayerViews, case: Case, laps: Laps
-    ) -> Tensor:
-        """`Attention.__call__`, with a lap after each op."""
-        rows, width = case.rows, (part.heads + part.kv_heads) * part.head_dim
-        heads = part.qkv(normed).view(step.batch, step.tokens, -1, part.head_dim)
-        queries, keys_values = heads[:, :, : part.heads], heads[:, :, part.heads :]
-        laps.lap(_linear_key(part.qkv, rows))
-        if part.q_norm is not None and part.k_norm is not None:
-            keys = keys_values[:, :, : part.kv_heads]
-            queries.copy_(ops.rms_norm(queries, part.q_norm, part.eps))
-            laps.lap(OpKey("norm", rows * part.heads, part.head_dim))
-            keys.copy_(ops.rms_norm(keys, part.k_norm, part.eps))
-            laps.lap(OpKey("norm", rows * part.kv_heads, part.head_dim))
-        ops.rotate_heads_(heads[:, :, : part.heads + part.kv_heads], step.cos, step.signed_sin)
-        laps.lap(OpKey("rotary", rows, width))
-        ops.write_cache_(views.new, keys_values)
-        attend = ops.decode_attention if step.tokens == 1 else ops.prefill_attention
-        mixed = attend(queries, views.keys, views.values)
+    @classmethod
+    def of(cls, layer: Layer, hidden: int, case: Case) -> LayerKeys:
+        """Those of one layer in one kind of step."""
+        part, rows = layer.attention, case.rows
         inner, kv_width = part.heads * part.head_dim, part.kv_heads * part.head_dim
-        laps.lap(OpKey("attention", rows, inner, batch=case.batch, context=case.context, kv_width=kv_width))
-        out = part.out(mixed)
-        laps.lap(_linear_key(part.out, rows))
-        return out
+        return cls(
+            norm=OpKey("norm", rows, hidden),
+            qkv=_linear_key(part.qkv, rows),
+            q_norm=OpKey("norm", rows * part.heads, part.head_dim),
+            k_norm=OpKey("norm", rows * part.kv_heads, part.head_dim),
+            rotary=OpKey("rotary", rows, inner + kv_width),
+            attention=OpKey("attention", rows, inner, batch=case.batch, context=case.context, kv_width=kv_width),
+            out=_linear_key(part.out, rows),
+            residual=OpKey("residual", rows, hidden),
+            gate_up=_linear_key(layer.mlp.gate_up, rows),
+            swiglu=OpKey("swiglu", rows, layer.mlp.down.weight.shape[1]),
+            down=_linear_key(layer.mlp.down, rows),
+        )
+
+
+def _walk_layer(
+    layer: Layer, x: Tensor, step: Step, views: LayerViews, eps: float, keys: LayerKeys, laps: Laps
+) -> Tensor:
+    """`Decoder._forward`'s loop body, with a lap after each op."""
+    normed = ops.rms_norm(x, layer.input_norm, eps)
+    laps.lap(keys.norm)
+    attended = _walk_attention(layer.attention, normed, step, views, keys, laps)
+    x = ops.add_residual_(x, attended)
+    laps.lap(keys.residual)
+
+    normed = ops.rms_norm(x, layer.post_attention_norm, eps)
+    laps.lap(keys.norm)
+    wide = layer.mlp.gate_up(normed)
+    laps.lap(keys.gate_up)
+    inner = ops.swiglu_(wide)
+    laps.lap(keys.swiglu)
+    down = layer.mlp.down(inner)
+    laps.lap(keys.down)
+    x = ops.add_residual_(x, down)
+    laps.lap(keys.residual)
+    return x
+
+
+def _walk_attention(
+    part: Attention, normed: Tensor, step: Step, views: LayerViews, keys: LayerKeys, laps: Laps
+) -> Tensor:
+    """`Attention.__call__`, with a lap after each op."""
+    heads = part.qkv(normed).view(step.batch, step.tokens, -1, part.head_dim)
+    queries, keys_values = heads[:, :, : part.heads], heads[:, :, part.heads :]
+    laps.lap(keys.qkv)
+    if part.q_norm is not None and part.k_norm is not None:
+        key_heads = keys_values[:, :, : part.kv_heads]
+        queries.copy_(ops.rms_norm(queries, part.q_norm, part.eps))
+        laps.lap(keys.q_norm)
+        key_heads.copy_(ops.rms_norm(key_heads, part.k_norm, part.eps))
+        laps.lap(keys.k_norm)
+    ops.rotate_heads_(heads[:, :, : part.heads + part.kv_heads], step.cos, step.signed_sin)
+    laps.lap(keys.rotary)
+    ops.write_cache_(views.new, keys_values)
+    attend = ops.decode_attention if step.tokens == 1 else ops.prefill_attention
+    mixed = attend(queries, views.keys, views.values)
+    laps.lap(keys.attention)
+    out = part.out(mixed)
+    laps.lap(keys.out)
+    return out
 
 
 class ConstantTensors(Mapping[str, Tensor]):
