@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields, replace
+import time
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import streamlit as st
@@ -29,25 +30,41 @@ EXAMPLES = {
     * 4
     + "So what would make this library faster?",
 }
+LATE_S = 2.0
 _NAMES = [field.name for field in fields(View)]
 
 
-def seed(run: Run | None) -> None:
-    """Put the address's values into the controls when it is new: a first visit, Back, or a link typed in.
+@dataclass(frozen=True)
+class _Address:
+    """The controls in the address as this session last knew them, and what stood there before it wrote them."""
 
-    What this session wrote itself comes back with later messages and is no news. A link to a run without
-    controls of its own starts from that run's request.
+    query: dict[str, str]
+    before: dict[str, str]
+    written_at: float
+
+    def is_news(self, query: dict[str, str]) -> bool:
+        """Whether the reader changed the address: by Back, by typing, by a link."""
+        if query == self.query:
+            return False
+        # A message sent before what we wrote had reached the browser still brings the old address along.
+        is_late = query == self.before and time.monotonic() - self.written_at < LATE_S
+        return not is_late
+
+
+def seed(run: Run | None) -> None:
+    """Put the address's values into the controls when they are news; what this session wrote itself is none.
+
+    A link to a run without controls of its own starts from that run's request.
     """
     query = {name: value for name, value in st.query_params.to_dict().items() if name in _NAMES}
-    written: list[dict[str, str]] = st.session_state.setdefault("written_queries", [])
-    if query in written:
-        del written[: written.index(query) + 1]
-        st.session_state["seen_query"] = query
-    is_news = st.session_state.get("seen_query") != query
-    st.session_state["seen_query"] = query
-    view = st.session_state.get("view", View())
+    address: _Address | None = st.session_state.get("address")
+    is_news = address is None or address.is_news(query)
     if is_news:
-        view = parse_view({**to_query(view), **query})
+        st.session_state["address"] = _Address(query, query, 0.0)
+    view = st.session_state.get("view", View())
+    is_entering = _NAMES[0] not in st.session_state  # another page's script ran last, and the address lost its controls
+    if is_news:
+        view = parse_view({**to_query(view), **query} if is_entering else query)
     if "view" not in st.session_state and run is not None and not query:
         view = _of_request(run.request)
         st.session_state.setdefault("kept_prompt", run.request.prompt)
@@ -62,15 +79,16 @@ def seed(run: Run | None) -> None:
 
 
 def keep(view: View) -> None:
-    """Remember the controls across pages and write them into the address, unless they are as they came."""
+    """Remember the controls across pages, and write them into the address unless it says the same already."""
     st.session_state["view"] = view
     st.session_state["kept_prompt"] = st.session_state["prompt"]
-    query = to_query(view) if view != View() or st.session_state["seen_query"] else {}
     here = st.query_params.to_dict()
-    if {name: value for name, value in here.items() if name in _NAMES} != query:
+    written = {name: value for name, value in here.items() if name in _NAMES}
+    if parse_view(written) != view:
+        query = to_query(view)
         others = {name: value for name, value in here.items() if name not in _NAMES}
         st.query_params.from_dict({**query, **others})
-        st.session_state["written_queries"].append(query)
+        st.session_state["address"] = _Address(query, written, time.monotonic())
 
 
 def _of_request(request: RunRequest) -> View:
@@ -84,7 +102,7 @@ def _of_request(request: RunRequest) -> View:
         top_p=request.top_p,
         min_p=request.min_p,
         seed=request.seed,
-        dtype=request.dtype,
+        dtype=request.dtype or View().dtype,
     )
     return parse_view(to_query(view))  # a run from the command line may lie outside what the controls can hold
 

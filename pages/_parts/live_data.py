@@ -41,7 +41,7 @@ def live_data(t: Words, run: Run | RunView | None, *, asked: View, measured: Cei
         "locale": t.language,
         "colours": _COLOURS,
         "words": _words(t),
-        "limits": _limits(ceilings, DTYPES.get(run.request.dtype if run else asked.dtype, "fp32")),
+        "limits": _limits(ceilings, DTYPES.get((run.request.dtype if run else None) or asked.dtype, "fp32")),
     }
 
 

@@ -43,7 +43,12 @@ def test_back_brings_the_controls_back(page: Page, lab: Lab) -> None:
     field.press("Enter")
     page.wait_for_function("location.search.includes('length=33')")
     settled(page)
+    page.wait_for_timeout(2_500)  # sooner, an old address may be a message that was under way
     page.go_back()
+    expect(field).to_have_value("20")
+    page.get_by_role("link", name="This machine").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("This machine")
+    page.get_by_role("link", name="Live run").click()
     expect(field).to_have_value("20")
 
 
