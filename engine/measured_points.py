@@ -13,7 +13,7 @@ from engine.record import Phase, Run, Step
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPoint:
-    """One measured step. tokens: rows of the whole batch."""
+    """One measured step. tokens: rows of the whole batch. kv_held_bytes: the filled cache of one sequence."""
 
     run_id: str
     device: str
@@ -24,6 +24,7 @@ class MeasuredPoint:
     intensity: float
     flops_per_s: float
     time_s: float
+    kv_held_bytes: float
 
     @property
     def tokens_per_s(self) -> float:
@@ -50,4 +51,5 @@ def _point(run: Run, step: Step) -> MeasuredPoint:
         intensity=step.flops / step.bytes.total,
         flops_per_s=step.flops / (step.time_ns * 1e-9),
         time_s=step.time_ns * 1e-9,
+        kv_held_bytes=step.resident_bytes.kv_filled / run.request.batch,
     )

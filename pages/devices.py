@@ -9,10 +9,33 @@ import streamlit as st
 from engine.errors import LabError
 from engine.hardware import Device
 from engine.two_estimates import estimate, estimates, work
-from pages._parts import components, device_charts, device_facts, scene, scene_controls, scene_parts, session, terms
+from pages._parts import (
+    components,
+    device_charts,
+    device_facts,
+    overlay,
+    scene,
+    scene_controls,
+    scene_parts,
+    session,
+    terms,
+)
 from pages._parts.asked import all_devices, device_of, resolve
 
-NAMES = ("model", "before", "device", "estimate", "prompt", "batch", "context", "weights", "kv", "state", "preset")
+NAMES = (
+    "model",
+    "before",
+    "device",
+    "estimate",
+    "prompt",
+    "batch",
+    "context",
+    "weights",
+    "kv",
+    "state",
+    "preset",
+    "runs",
+)
 
 t = session.words()
 ceilings = scene_parts.ceilings()
@@ -55,8 +78,9 @@ with left:
     if st.session_state["scene_estimate"] == "decode":
         scene_controls.slider(t, "context", t("Context"), terms.KV_CACHE)
     scene_controls.preset(t)
-    with st.expander(t("Formats")):
+    with st.expander(t("Formats and measured runs")):
         scene_controls.formats(t)
+        overlay.choose(t, st.session_state["scene_model"])
 view = scene_controls.keep("devices", NAMES)
 with right:
     try:
@@ -73,7 +97,9 @@ with right:
         device_facts.exchange(t, before, after, unit)
         listed = all_devices(view, ceilings, asked.spec, asked.formats, asked.convention)
         every = estimates(step, listed, **rules)
-        components.figure(device_charts.both(t, every, before, after, unit=unit), key="devices_figure")
+        phase = "prefill" if view.estimate == "prefill" else "decode"
+        measured = [each for each in overlay.measured(view.runs) if each.phase == phase]
+        components.figure(device_charts.both(t, every, before, after, measured, unit=unit), key="devices_figure")
         st.caption(
             t(
                 "Each point is a device; to the right, faster by bytes, upwards, faster by compute. Points "

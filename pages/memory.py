@@ -6,11 +6,11 @@ import streamlit as st
 
 from engine import catalogue, growth, roofline
 from engine.errors import LabError
-from pages._parts import components, context_charts, scene, scene_controls, scene_parts, session, terms
+from pages._parts import components, context_charts, overlay, scene, scene_controls, scene_parts, session, terms
 from pages._parts.asked import formats_of, model_of
 from pages._parts.words import Words
 
-NAMES = ("models", "context", "model", "kv", "state", "preset", "count")
+NAMES = ("models", "context", "model", "kv", "state", "preset", "count", "runs")
 
 t = session.words()
 # Straight lines between powers of two need few points; windows and limits are powers of two.
@@ -53,6 +53,7 @@ def crossings(t: Words, view: scene.Scene) -> None:
     replaced = roofline.state_equals_replaced_kv_context(spec, formats=formats)
     st.subheader(t("Inside one model"))
     scene_controls.model(t)
+    overlay.choose(t, view.model)
     if moved is None:
         st.info(
             t(
@@ -72,7 +73,7 @@ def crossings(t: Words, view: scene.Scene) -> None:
             ),
             help=t(terms.CROSSOVER),
         )
-    components.figure(context_charts.inside(t, shown, "held", replaced), key="inside_held")
+    components.figure(context_charts.inside(t, shown, "held", replaced, overlay.measured(view.runs)), key="inside_held")
     if replaced is not None:
         st.markdown(
             t(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine.growth import ContextGrowth
+from engine.measured_points import MeasuredPoint
 from pages._parts import figures, palette, terms
 from pages._parts.figures import entry
 from pages._parts.words import Words
@@ -46,8 +47,10 @@ def models(t: Words, grown: Sequence[tuple[str, ContextGrowth]], count: str, con
     )
 
 
-def inside(t: Words, growth: ContextGrowth, count: str, crossover: int | None) -> dict[str, Any]:
-    """One model: its KV against its state, and the context at which they are equal."""
+def inside(
+    t: Words, growth: ContextGrowth, count: str, crossover: int | None, measured: Sequence[MeasuredPoint] = ()
+) -> dict[str, Any]:
+    """One model: its KV against its state, and the context at which they are equal; what runs held, as measured."""
     state = growth.state_held if count == "held" else growth.state_moved
     kv = growth.kv_held if count == "held" else growth.kv_moved
     lines = [
@@ -70,6 +73,12 @@ def inside(t: Words, growth: ContextGrowth, count: str, crossover: int | None) -
             figures.curve(growth.context, ys, group, colour, told, **({"dash": "dash"} if style == "dash" else {}))
         )
         legend.append(entry(group, name, style, colour, t(about[group])))
+    for each in measured:
+        told = [t("measured: {phase}", phase=t(each.phase)), t("run {id}", id=each.run_id), t.size(each.kv_held_bytes)]
+        ring: dict[str, Any] = {"size": 11, "color": "rgba(0,0,0,0)", "line": {"width": 2.5, "color": palette.KV}}
+        data.append(figures.point(each.context, each.kv_held_bytes, "measured", figures.hover(told), **ring))
+    if measured:
+        legend.append(entry("measured", t("measured"), "open", palette.KV, t(terms.MEASURED)))
     ends = [float(y) for _, _, line, _, _ in lines for y in (line[0], line[-1]) if y]
     layout = {
         "xaxis": figures.power_axis(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from engine.measured_points import MeasuredPoint
 from engine.measurements import Judged
 from engine.two_estimates import Estimate
 from pages._parts import figures, palette, terms
@@ -13,18 +14,28 @@ from pages._parts.words import Words
 
 
 def both(
-    t: Words, estimates: Sequence[Estimate], before: Estimate | None, after: Estimate | None, *, unit: str
+    t: Words,
+    estimates: Sequence[Estimate],
+    before: Estimate,
+    after: Estimate,
+    measured: Sequence[MeasuredPoint],
+    *,
+    unit: str,
 ) -> dict[str, Any]:
-    """A point a device: bytes alone to the right, compute alone upwards. Above the diagonal bytes are the limit."""
+    """A point a device: bytes alone to the right, compute alone upwards. Above the diagonal bytes are the limit.
+
+    What was measured is one rate and not two, so it lies on the diagonal: at most as far as either estimate.
+    """
     xs = [each.memory_tokens_per_s for each in estimates]
     ys = [each.compute_tokens_per_s for each in estimates]
-    low, high = min(*xs, *ys) / 2, max(*xs, *ys) * 2
+    reached = [each.tokens_per_s for each in measured]
+    low, high = min(*xs, *ys, *reached) / 2, max(*xs, *ys) * 2
     data = [
         figures.curve([low, high], [low, high], "diagonal", palette.FLOOR, dash="dash", width=1.6),
         *(_cloud(t, [each for each in estimates if (each.room_bytes or 0) >= 0], "fits", 0.75, "circle", unit),),
         *(_cloud(t, [each for each in estimates if (each.room_bytes or 0) < 0], "over", 0.75, "circle-open", unit),),
     ]
-    chosen = [(each, colour) for each, colour in ((before, figures.TEXT), (after, palette.DECODE)) if each is not None]
+    chosen = [(each, colour) for each, colour in ((before, figures.TEXT), (after, palette.DECODE))]
     data += [
         figures.point(
             each.memory_tokens_per_s,
@@ -38,24 +49,24 @@ def both(
         )
         for each, colour in chosen
     ]
+    data += [_measured(t, each, unit) for each in measured]
     layout: dict[str, Any] = {
         "xaxis": figures.log_axis(t("bytes alone, {unit}", unit=unit), low, high, lambda each: _rate(t, each)),
         "yaxis": figures.log_axis(
-            t("compute alone, {unit}", unit=unit), min(ys) / 2, max(ys) * 2, lambda each: _rate(t, each)
+            t("compute alone, {unit}", unit=unit), min(*ys, *reached) / 2, max(ys) * 2, lambda each: _rate(t, each)
         ),
     }
-    if before is not None and after is not None:
-        layout["shapes"] = [
-            {
-                "type": "line",
-                "x0": before.memory_tokens_per_s,
-                "y0": before.compute_tokens_per_s,
-                "x1": after.memory_tokens_per_s,
-                "y1": after.compute_tokens_per_s,
-                "line": {"color": palette.DECODE, "width": 1.6},
-                "layer": "below",
-            }
-        ]
+    layout["shapes"] = [
+        {
+            "type": "line",
+            "x0": before.memory_tokens_per_s,
+            "y0": before.compute_tokens_per_s,
+            "x1": after.memory_tokens_per_s,
+            "y1": after.compute_tokens_per_s,
+            "line": {"color": palette.DECODE, "width": 1.6},
+            "layer": "below",
+        }
+    ]
     legend = [
         entry(
             "chosen",
@@ -86,6 +97,8 @@ def both(
             t("Above this line bytes are the limit, below it arithmetic is."),
         ),
     ]
+    if measured:
+        legend.append(entry("measured", t("measured"), "open", palette.DECODE, t(terms.MEASURED)))
     return figures.component_data(
         t,
         data,
@@ -94,6 +107,14 @@ def both(
         height=430,
         alt=t("Two estimates for every device: tokens a second by bytes alone and by compute alone."),
     )
+
+
+def _measured(t: Words, each: MeasuredPoint, unit: str) -> dict[str, Any]:
+    rate = each.tokens_per_s
+    head = t("measured: {phase}", phase=t(each.phase))
+    told = figures.hover([head, each.device[:60], f"{t.number(rate)} {unit}", t("run {id}", id=each.run_id)])
+    style = {"size": 12, "color": "rgba(0,0,0,0)", "line": {"width": 2.5, "color": palette.DECODE}}
+    return figures.point(rate, rate, "measured", told, **style)
 
 
 def _rate(t: Words, value: float) -> str:

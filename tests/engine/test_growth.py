@@ -135,6 +135,7 @@ def test_a_run_has_its_prefill_and_its_median_step() -> None:
     assert decode.flops_per_s == 200e6 / 0.025
     assert decode.tokens_per_s == pytest.approx(40)
     assert decode.intensity == pytest.approx(200e6 / 360e6)
+    assert (prefill.kv_held_bytes, decode.kv_held_bytes) == (1e6, 2e6)
 
 
 def test_the_roof_over_an_intensity() -> None:

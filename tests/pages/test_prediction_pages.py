@@ -160,6 +160,14 @@ def test_a_measured_run_stands_at_its_batch(open_page: Open, kept_run: str) -> N
     assert point["y"][0] == pytest.approx(1 / 25e-3)  # the median decode step of that run took 25 ms
 
 
+def test_a_measured_run_lies_where_both_estimates_allow_it(open_page: Open, kept_run: str) -> None:
+    test = open_page("devices.py", lang="en", model="smollm2-135m", runs=kept_run)
+    [point] = traces(test, "devices_figure", "measured")
+    assert point["x"] == point["y"] == [pytest.approx(40)]
+    held = open_page("memory.py", lang="en", model="smollm2-135m", runs=kept_run)
+    assert [trace["x"] for trace in traces(held, "inside_held", "measured")] == [[4], [5]]
+
+
 # ---- memory ---------------------------------------------------------------------------------------------------------
 
 
