@@ -15,7 +15,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from engine.errors import LabError, Sentence
+from engine.errors import N_, LabError, Sentence
 from engine.wheels import Progress
 
 
@@ -105,7 +105,7 @@ class Download:
         """The library's bar, which draws nothing and passes on what has arrived."""
         tell = self._tell
 
-        class Bar(tqdm[Any]):
+        class Bar(tqdm):  # type: ignore[type-arg]  # generic in its stubs alone
             def __init__(self, *args: Any, **options: Any) -> None:
                 options.pop("name", None)
                 super().__init__(*args, **{**options, "file": io.StringIO(), "disable": False})
@@ -117,6 +117,36 @@ class Download:
         return Bar
 
 
+OFFLINE = N_(
+    "{model} is not in the Hub's cache on this machine, and HF_HUB_OFFLINE forbids to fetch it: "
+    "unset that once, or name a folder that holds the model."
+)
+UNREACHABLE = N_(
+    "{model} is not on this machine and {endpoint} cannot be reached: check the network, "
+    "set HF_ENDPOINT to a mirror, or name a folder that holds the model."
+)
+# By the names of the library's exceptions, the narrower ones first.
+REFUSALS = {
+    "GatedRepoError": N_(
+        "{model} is given only to those who accepted its terms: do that on its page at {endpoint}, "
+        "log in here with `hf auth login`, and try again."
+    ),
+    "RepositoryNotFoundError": N_(
+        "{endpoint} has no public model {model}: check the name, or log in with `hf auth login` if it is private."
+    ),
+    "RevisionNotFoundError": N_("{model} has no revision {revision} at {endpoint}."),
+    "RemoteEntryNotFoundError": N_(
+        "{endpoint} lists a file of {model} that it does not have ({file}): try again later, or use another mirror."
+    ),
+    "HfHubHTTPError": N_(
+        "{endpoint} answered {status} when asked for {model}: try again later, or set HF_ENDPOINT to a mirror."
+    ),
+    "FileMetadataError": N_(
+        "{endpoint} does not answer as the Hugging Face Hub does: set HF_ENDPOINT to one that does, or unset it."
+    ),
+}
+
+
 @contextmanager
 def said_plainly(repo: str, revision: str) -> Iterator[None]:
     """Turn what the library raises into a sentence with a way out.
@@ -126,66 +156,36 @@ def said_plainly(repo: str, revision: str) -> Iterator[None]:
         LabError: everything else that the library, the Hub or the file system refuses.
     """
     import httpx2  # what the library speaks with, and whose exceptions it lets through
-    from huggingface_hub import errors
 
     try:
         yield
-    except errors.OfflineModeIsEnabled as error:
-        raise UnreachableError(
-            "{model} is not in the Hub's cache on this machine, and HF_HUB_OFFLINE forbids to fetch it: "
-            "unset that once, or name a folder that holds the model.",
-            model=repo,
-        ) from error
-    except errors.GatedRepoError as error:
-        raise LabError(
-            "{model} is given only to those who accepted its terms: do that on its page at {endpoint}, "
-            "log in here with `hf auth login`, and try again.",
-            model=repo,
-            endpoint=endpoint(),
-        ) from error
-    except errors.RepositoryNotFoundError as error:
-        raise LabError(
-            "{endpoint} has no public model {model}: check the name, or log in with `hf auth login` if it is private.",
-            model=repo,
-            endpoint=endpoint(),
-        ) from error
-    except errors.RevisionNotFoundError as error:
-        raise LabError(
-            "{model} has no revision {revision} at {endpoint}.", model=repo, revision=revision, endpoint=endpoint()
-        ) from error
-    except errors.RemoteEntryNotFoundError as error:
-        raise LabError(
-            "{endpoint} lists a file of {model} that it does not have ({file}): try again later, "
-            "or use another mirror.",
-            endpoint=endpoint(),
-            model=repo,
-            file=str(error.response.url).rsplit("/", 1)[-1],
-        ) from error
-    except errors.HfHubHTTPError as error:
-        raise LabError(
-            "{endpoint} answered {status} when asked for {model}: try again later, or set HF_ENDPOINT to a mirror.",
-            endpoint=endpoint(),
-            status=error.response.status_code,
-            model=repo,
-        ) from error
-    except errors.FileMetadataError as error:
-        raise LabError(
-            "{endpoint} does not answer as the Hugging Face Hub does: set HF_ENDPOINT to one that does, or unset it.",
-            endpoint=endpoint(),
-        ) from error
-    except (httpx2.HTTPError, errors.LocalEntryNotFoundError, ConnectionError) as error:
-        raise _unreachable(repo) from error
-    except OSError as error:
-        raise _of_the_disk(repo, error) from error
+    except (OSError, httpx2.HTTPError) as error:
+        raise _meaning(repo, revision, error) from error
 
 
-def _unreachable(repo: str) -> UnreachableError:
-    return UnreachableError(
-        "{model} is not on this machine and {endpoint} cannot be reached: check the network, "
-        "set HF_ENDPOINT to a mirror, or name a folder that holds the model.",
-        model=repo,
-        endpoint=endpoint(),
-    )
+def _meaning(repo: str, revision: str, error: Exception) -> LabError:
+    import httpx2
+    from huggingface_hub import errors
+
+    # "Not in the cache either" is what the library adds to any trouble; the trouble itself is its cause.
+    if isinstance(error, errors.LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    if isinstance(error, errors.OfflineModeIsEnabled):
+        return UnreachableError(OFFLINE, model=repo)
+    answer = error.response if isinstance(error, errors.HfHubHTTPError) else None
+    facts: dict[str, Any] = {
+        "model": repo,
+        "revision": revision,
+        "endpoint": endpoint(),
+        "status": answer.status_code if answer is not None else 0,
+        "file": str(answer.url).rsplit("/", 1)[-1] if answer is not None else "",
+    }
+    for name, template in REFUSALS.items():
+        if isinstance(error, getattr(errors, name)):
+            return LabError(template, **{key: value for key, value in facts.items() if f"{{{key}}}" in template})
+    if isinstance(error, httpx2.HTTPError | errors.LocalEntryNotFoundError | ConnectionError):
+        return UnreachableError(UNREACHABLE, model=repo, endpoint=endpoint())
+    return _of_the_disk(repo, error if isinstance(error, OSError) else OSError(str(error)))
 
 
 def _of_the_disk(repo: str, error: OSError) -> LabError:
