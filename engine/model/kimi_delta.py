@@ -49,7 +49,7 @@ class KimiDelta:
             conv=ShortConv.read(part, "q_conv1d", "k_conv1d", "v_conv1d"),
             forget=part.linear("f_b_proj", bias=False),
             gate=part.linear("g_b_proj", bias=False),
-            log_rate=part.vector("A_log").flatten(),
+            log_rate=part.vector("A_log"),
             rate_bias=part.vector("dt_bias"),
             norm=part.vector("o_norm.weight"),
             out=part.linear("o_proj", bias=False),

@@ -110,6 +110,8 @@ def _split(name: str, read: Source, spec: Spec) -> dict[str, Source]:
     """What one stored tensor holds, by name: itself, or the matrices that were fused into it."""
     prefix, _, last = name.rpartition(".")
     inner, _, part = prefix.rpartition(".")
+    if last == "A_log":
+        return {name: lambda: read().flatten()}  # Kimi-Linear's is [1, 1, H, 1]
     if part == "c_attn":
         thirds = [f"{inner.removesuffix('.attn')}.self_attn.{x}_proj.{last}" for x in "qkv"]
         return _pieces(thirds, lambda: list(read().chunk(3)))

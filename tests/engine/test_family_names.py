@@ -10,7 +10,7 @@ import transformers
 from family_helpers import CONFIGS, SIZES, config_of, engine_logits, engine_of, reference, tokens, worst
 from safetensors.torch import load_file
 
-from engine import ledger
+from engine import fitting, ledger
 from engine import spec as specs
 from engine.errors import LabError
 from engine.ledger import Formats
@@ -27,6 +27,7 @@ def test_names_as_the_families_publish_them(kind: str, tmp_path: Path) -> None:
     theirs.save_pretrained(tmp_path)
     published = load_file(tmp_path / "model.safetensors")
     spec = specs.read(config_of(theirs))
+    fitting.check(spec, {name: tuple(tensor.shape) for name, tensor in published.items()}, {})
     ids = tokens(1, 10)
     expected = engine_logits(engine_of(theirs), ids, 8)
     assert worst(engine_logits(HybridDecoder.from_tensors(spec, published), ids, 8), expected) == 0
