@@ -49,6 +49,7 @@ class Hub:
         self.cut: dict[str, int] = {}  # file -> bytes that are sent of it, as if they were all
         self.altered: set[str] = set()  # files sent with another content of the same length
         self.failing: int | None = None  # the status of every answer
+        self._closed = False
         hub = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -72,7 +73,8 @@ class Hub:
         return self.repos.setdefault(name, Repo())
 
     def close(self) -> None:
-        """From now on nobody answers at this address."""
+        """From now on nobody answers at this address, not even on connections that are open already."""
+        self._closed = True
         self._server.shutdown()
         self._server.server_close()
 
@@ -83,6 +85,9 @@ class Hub:
     # ---- answers ---------------------------------------------------------------------------------
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
+        if self._closed:
+            request.close_connection = True
+            return None
         path = unquote(urlsplit(request.path).path)
         self.requests.append((request.command, path, request.headers.get("Range")))
         if self.failing is not None:
