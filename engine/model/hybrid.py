@@ -30,7 +30,7 @@ class HybridDecoder(Model):
 
     cache: HybridCache
 
-    def __init__(self, spec: specs.Spec, reader: Reader, max_tokens: int, latent_form: Form) -> None:
+    def __init__(self, spec: specs.Spec, reader: Reader, max_tokens: int) -> None:
         self.spec = spec
         self.device = reader.device
         self.dtype = reader.dtype
@@ -38,7 +38,7 @@ class HybridDecoder(Model):
         self._embedding = reader.vector("model.embed_tokens.weight")
         self._positions = reader.vector("model.embed_positions.weight") if spec.positions else None
         self._layers = [
-            HybridLayer.read(layer, reader.under(f"model.layers.{index}."), spec, latent_form)
+            HybridLayer.read(layer, reader.under(f"model.layers.{index}."), spec)
             for index, layer in enumerate(spec.layers)
         ]
         self._norm = Norm.read(spec, reader, "model.norm")
@@ -55,12 +55,9 @@ class HybridDecoder(Model):
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
         max_tokens: int | None = None,
-        latent_form: Form = "absorbed",
     ) -> HybridDecoder:
         """Build from tensors named as the family's checkpoints name them (random ones: as the readers ask for them).
         They are copied; none is kept.
-
-        latent_form: how latent attention reads its cache in decode; see `engine.model.latent`.
 
         Raises:
             LabError: the family is not supported, a tensor is missing, or `max_tokens` is beyond the model's context.
@@ -68,7 +65,11 @@ class HybridDecoder(Model):
         supported.check(spec)
         named = tensors if isinstance(tensors, RandomTensors) else Canonical(tensors, spec)
         reader = Reader(named, dtype, torch.device(device))
-        return cls(spec, reader, context_limit(spec, max_tokens), latent_form)
+        return cls(spec, reader, context_limit(spec, max_tokens))
+
+    def use_latent_form(self, form: Form) -> None:
+        """How latent attention reads its cache in decode from now on; `engine.model.latent` says what the two do."""
+        self._layers = [layer.with_latent_form(form) for layer in self._layers]
 
     def _forward(self, ids: Tensor) -> Tensor:
         """One pass over new tokens [B, T] behind what the cache holds; logits of the last position, [B, V]."""

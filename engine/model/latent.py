@@ -42,10 +42,10 @@ class LatentAttention:
     expand: Tensor
     out: Linear
     scale: float
-    form: Form
+    form: Form = "absorbed"
 
     @classmethod
-    def read(cls, spec: specs.LatentAttention, reader: Reader, recipe: specs.Recipe, form: Form) -> LatentAttention:
+    def read(cls, spec: specs.LatentAttention, reader: Reader, recipe: specs.Recipe) -> LatentAttention:
         """Take one layer's weights, whose names begin with "self_attn."."""
         part = reader.under("self_attn.")
         low_rank = spec.q_rank is not None
@@ -67,7 +67,6 @@ class LatentAttention:
             expand=part.vector("kv_b_proj.weight").view(spec.heads, -1, spec.rank),
             out=part.linear("o_proj", bias=False),
             scale=width**-0.5 * (1.0 if spec.rotary is None else spec.rotary.score_factor),
-            form=form,
         )
 
     def __call__(self, x: Tensor, step: Step, cache: LatentViews) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch.nn.functional as F  # noqa: N812 - the name PyTorch's own documentation gives it
@@ -60,13 +60,13 @@ class Norm:
         return [self.weight] if self.bias is None else [self.weight, self.bias]
 
 
-ReadMixer = Callable[[Any, Reader, specs.Spec, Form], Mixer]
+ReadMixer = Callable[[Any, Reader, specs.Spec], Mixer]
 MIXERS: dict[type, ReadMixer] = {
-    specs.Attention: lambda part, reader, spec, form: VariedAttention.read(part, reader, spec.norm.eps, spec.recipe),
-    specs.GatedDeltaNet: lambda part, reader, spec, form: GatedDeltaNet.read(part, reader, spec.norm.eps),
-    specs.KimiDelta: lambda part, reader, spec, form: KimiDelta.read(part, reader, spec.norm.eps),
-    specs.LatentAttention: lambda part, reader, spec, form: LatentAttention.read(part, reader, spec.recipe, form),
-    specs.Mamba2: lambda part, reader, spec, form: Mamba2.read(part, reader, spec.norm.eps, spec.recipe),
+    specs.Attention: lambda part, reader, spec: VariedAttention.read(part, reader, spec.norm.eps, spec.recipe),
+    specs.GatedDeltaNet: lambda part, reader, spec: GatedDeltaNet.read(part, reader, spec.norm.eps),
+    specs.KimiDelta: lambda part, reader, spec: KimiDelta.read(part, reader, spec.norm.eps),
+    specs.LatentAttention: lambda part, reader, spec: LatentAttention.read(part, reader, spec.recipe),
+    specs.Mamba2: lambda part, reader, spec: Mamba2.read(part, reader, spec.norm.eps, spec.recipe),
 }
 
 
@@ -97,7 +97,7 @@ class HybridLayer:
     rotary: specs.Rotary | None
 
     @classmethod
-    def read(cls, layer: specs.Layer, reader: Reader, spec: specs.Spec, form: Form) -> HybridLayer:
+    def read(cls, layer: specs.Layer, reader: Reader, spec: specs.Spec) -> HybridLayer:
         """Take the weights whose names begin with "model.layers.N."."""
 
         def around(before: str, after: str | None) -> Around:
@@ -107,7 +107,7 @@ class HybridLayer:
         mixing_norms, feeding_norms = _norm_names(layer, spec)
         mixing, feeding = None, None
         if layer.mixer is not None:
-            mixing = MIXERS[type(layer.mixer)](layer.mixer, reader, spec, form), around(*mixing_norms)
+            mixing = MIXERS[type(layer.mixer)](layer.mixer, reader, spec), around(*mixing_norms)
         if layer.feed_forward is not None:
             feeding = _read_feed_forward(layer.feed_forward, reader, spec), around(*feeding_norms)
         return cls(mixing, feeding, getattr(layer.mixer, "rotary", None))
@@ -122,6 +122,13 @@ class HybridLayer:
             normed = around.before(x)
             x = around.add(x, part(normed, distinct) if isinstance(part, Experts) else part(normed))
         return x
+
+    def with_latent_form(self, form: Form) -> HybridLayer:
+        """The same layer, its latent attention (if that is what it has) reading the cache in this form."""
+        mixer, around = self.mixing or (None, None)
+        if around is None or not isinstance(mixer, LatentAttention):
+            return self
+        return replace(self, mixing=(replace(mixer, form=form), around))
 
     @property
     def experts(self) -> Experts | None:
