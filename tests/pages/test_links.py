@@ -78,7 +78,7 @@ def test_odd_values_are_clamped_or_left_at_their_default(name: str, raw: str, ex
 
 
 @pytest.mark.parametrize(
-    "run", ["", "short", "../../../../x", "abcdefghijklm", "<b>abcdefgh", "abcdefghijk\n", "ａbcdefghijkl"]
+    "run", ["", "short", "../../../../x", "abcdefghijklm", "<b>abcdefgh", "abcdefghijkl\n", "ａbcdefghijkl"]
 )
 def test_what_no_run_is_called_is_no_run(run: str) -> None:
     assert parse_run({"run": run}) is None
