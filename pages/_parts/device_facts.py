@@ -122,7 +122,7 @@ def card(t: Words, device: Device) -> None:
         *([str(device.year)] if device.year else []),
         t("confidence {grade}", grade=device.confidence),
     ]
-    st.markdown(" · ".join(plain(fact) for fact in facts))
+    st.markdown(" · ".join(plain(fact) for fact in facts), help=t(terms.CONFIDENCE))
     mistake = t("usual mistake")
     for remark in device.remarks:
         st.markdown(f":orange-badge[{mistake}] {plain(remark)}")

@@ -109,3 +109,7 @@ MOVED = N_(
     "Moved: what one decode step reads and writes for one sequence, beside the weights. A state is "
     "read and written whole."
 )
+CONFIDENCE = N_(
+    "All rates are dense. Confidence A: the maker and another source agree; A-: nearly so, or one figure is derived; "
+    "B: one good source; C: weak or contradictory."
+)
