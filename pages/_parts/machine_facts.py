@@ -63,10 +63,9 @@ def ridges(t: Words, ceilings: Ceilings) -> None:
     said = [t("{dtype}: {rows} rows", dtype=dtype, rows=t.number(rows)) for dtype, rows in here.items()]
     st.markdown(
         t(
-            "This machine's ridge lies at **{here}** a reading of the weights; on {card} it lies at **{there} "
-            "rows** (bf16). "
-          "Below it, a pass costs the same however few rows it has: that is why writing one token at a time is slow.",
-          here=t(", ").join(said), card=card.name, there=t.number(there)),
+            "This machine turns at **{here}** for each reading of the weights, {card} at **{there} rows** (bf16). "
+            "With fewer, a pass costs the same however few rows it has: that is why writing one token at a time is slow.",
+            here=t(", ").join(said), card=card.name, there=t.number(there)),
         help=t(terms.RIDGE),
     )  # fmt: skip
     groups = sorted({(point.dtype, point.working_set_bytes) for point in ceilings.linear})
