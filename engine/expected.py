@@ -7,8 +7,8 @@
 
 Nothing here may look at a run: the lines are drawn first, and the run is compared with them. Nor are the ceilings
 scaled by the control probe taken before the run: over 30 runs on a busy two-core machine that made the median error
-of line 3 larger (0.10 to 0.14 for a model in memory, 0.06 to 0.13 for one in cache), because a probe of 40 ms says
-little about the seconds that follow. It says whether to trust the run.
+of line 3 larger (0.10 to 0.14 for a model in memory, 0.06 to 0.13 for one in cache): the probe hardly went with how
+slow the run then was (correlation 0.4 and 0.1). It says whether to trust the run.
 """
 
 from __future__ import annotations
