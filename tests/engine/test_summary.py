@@ -88,6 +88,14 @@ def test_a_compute_bound_step_is_judged_by_the_peaks_spread() -> None:
     assert flags(heavy.model_copy(update={"time_ns": 991_000_000}), MACHINE, "fp32") == []
 
 
+def test_a_mixture_is_judged_by_the_experts_it_read_and_not_by_those_expected() -> None:
+    """The lines expected twice the bytes that moved (360 MB, 20 ms): half of them is the limit."""
+    expected_more = lines(40e6, 30e6)
+    assert flags(step(1, 19_500_000, predicted_ns=expected_more), MACHINE, "fp32") == []
+    assert flags(step(1, 16_000_000, predicted_ns=expected_more), MACHINE, "fp32") == ["beats_roof"]
+    assert flags(step(1, 14_000_000, predicted_ns=expected_more), MACHINE, "fp32") == ["beats_roof", "beats_datasheet"]
+
+
 def test_below_the_datasheet_at_all_is_flagged() -> None:
     assert flags(step(1, 999, predicted_ns=lines(1.0, 1000.0)), MACHINE, "fp32") == ["beats_datasheet"]
     assert flags(step(1, 1000, predicted_ns=lines(1.0, 1000.0)), MACHINE, "fp32") == []
