@@ -64,10 +64,14 @@ def ridges(t: Words, ceilings: Ceilings) -> None:
     st.markdown(
         t(
             "This machine turns at **{here}** for each reading of the weights, {card} at **{there} rows** (bf16). "
-            "With fewer, a pass costs the same however few rows it has: that is why writing one token at a time is slow.",
-            here=t(", ").join(said), card=card.name, there=t.number(there)),
+            "With fewer, a pass costs the same however few rows it has: "
+            "that is why writing one token at a time is slow.",
+            here=t(", ").join(said),
+            card=card.name,
+            there=t.number(there),
+        ),
         help=t(terms.RIDGE),
-    )  # fmt: skip
+    )
     groups = sorted({(point.dtype, point.working_set_bytes) for point in ceilings.linear})
     if not groups:
         st.caption(

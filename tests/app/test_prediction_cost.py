@@ -15,7 +15,12 @@ RERUNS = 20
 
 @pytest.mark.parametrize(
     ("page", "said"),
-    [("roofline", "same roof"), ("devices", "Estimate the speed twice"), ("batch", "share each reading"), ("memory", "remembers")],
+    [
+        ("roofline", "same roof"),
+        ("devices", "Estimate the speed twice"),
+        ("batch", "share each reading"),
+        ("memory", "remembers"),
+    ],
 )
 def test_a_rerun_of_a_prediction_page_costs_little_cpu(page: str, said: str, lab: Lab) -> None:
     batches = itertools.cycle(range(2, 60))

@@ -65,11 +65,12 @@ def test_uploads_and_metrics_are_closed(lab: Lab) -> None:
         assert refused.value.code == 404
 
 
-def test_a_rerun_costs_little_cpu(lab: Lab) -> None:
+@pytest.mark.parametrize("page", ["", "machine"])
+def test_a_rerun_costs_little_cpu(lab: Lab, page: str) -> None:
     reruns = 25
 
     async def cost() -> float:
-        async with RawClient(lab.url, "lang=zh") as client:
+        async with RawClient(lab.url, "lang=zh", page) as client:
             for _ in range(3):
                 await client.rerun()
             before = lab.cpu_s()
