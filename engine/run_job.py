@@ -17,7 +17,7 @@ from engine.bench import Bench
 from engine.ceilings import Ceilings
 from engine.checkpoint import Source
 from engine.clock import clock_for
-from engine.errors import Sentence
+from engine.errors import N_, Sentence
 from engine.expected import Predictor, predictor
 from engine.generate import RawStep, StoppedBy, generate, warm_up
 from engine.judging import flags, probe_moved
@@ -138,7 +138,7 @@ class RunInProgress:
         request.check_memory(needed, free)
         if not held:
             sentence = Sentence(
-                template="Loading {model}: {needed} GB with its caches, of {free} GB that are free.",
+                template=N_("Loading {model}: {needed} GB with its caches, of {free} GB that are free."),
                 params={"model": source.id, "needed": f"{needed / 1e9:.2f}", "free": f"{free / 1e9:.2f}"},
             )
             self._teller.progress("loading")(sentence, None)

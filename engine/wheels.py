@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.errors import LabError, Sentence
+from engine.errors import N_, LabError, Sentence
 
 Progress = Callable[[Sentence, float | None], None]
 """Told how far long work has come: a sentence, and a fraction from 0 to 1 where one is known."""
@@ -112,7 +112,7 @@ def _report(wheels: Sequence[Wheel], folder: Path, progress: Progress) -> None:
     arrived = min(total, sum(_largest(folder, wheel.filename) for wheel in wheels))
     progress(
         Sentence(
-            template="Downloading: {done} of {total} MB have arrived.",
+            template=N_("Downloading: {done} of {total} MB have arrived."),
             params={"done": f"{arrived / 1e6:.0f}", "total": f"{total / 1e6:.0f}"},
         ),
         arrived / total,
