@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from family_helpers import CONFIGS
 
 import engine
-from engine import checkpoint, fitting, ledger, random_shapes, tokenizer, weights
+from engine import checkpoint, fitting, ledger, random_shapes, spec, tokenizer, weights
 from engine.errors import LabError
-from engine.model import supported
+from engine.model import Model, supported
 from engine.random_weights import BLOCK, RandomTensors
 from engine.spec import Attention, GatedDeltaNet
 
@@ -106,6 +107,17 @@ def test_a_random_model_runs_at_its_true_widths(name: str) -> None:
     assert made.resident_weight_bytes == expected.weights
 
 
+@pytest.mark.parametrize("kind", ["gpt-oss", "mixtral", "qwen3-next", "gemma3", "phi3"])
+def test_made_up_values_are_named_as_the_readers_ask(kind: str) -> None:
+    """A family whose files fuse, turn or number its matrices: made-up ones must not be taken apart as those are."""
+    tiny = spec.read(CONFIGS[kind]().to_dict())
+    tensors = RandomTensors(fitting.wanted_shapes(tiny), zero_centred=tiny.recipe.zero_centred)
+    made = Model.from_tensors(tiny, tensors, max_tokens=8)
+    assert torch.isfinite(made.prefill(torch.tensor([[1, 2, 3]]))).all()
+    formats = ledger.Formats("fp32", kv="fp32")
+    assert made.resident_weight_bytes == ledger.resident(tiny, formats=formats).weights
+
+
 def test_loading_takes_little_more_than_the_model() -> None:
     """Its embedding is 1 GB: a second copy of it would show."""
     program = """
@@ -173,13 +185,13 @@ def test_what_does_not_fit_is_refused_with_the_most_layers_that_do() -> None:
 def test_the_most_layers_that_fit(free: int, most: int) -> None:
     found = source("random:smollm2-135m")
     with pytest.raises(LabError, match=f"@layers={most} is the most" if most else "not even one of its layers fits"):
-        random_shapes.check_fits(found.id, found.spec, lambda spec: 50 + 100 * spec.num_layers, free)
+        random_shapes.check_fits(found.id, found.spec, lambda part: 50 + 100 * part.num_layers, free)
 
 
 def test_what_fits_passes_and_what_is_not_random_is_others_business() -> None:
-    spec = source("random:smollm2-135m").spec
-    random_shapes.check_fits("random:smollm2-135m", spec, lambda spec: 100, 100)
-    random_shapes.check_fits("smollm2-135m", spec, lambda spec: 101, 100)
+    whole = source("random:smollm2-135m").spec
+    random_shapes.check_fits("random:smollm2-135m", whole, lambda part: 100, 100)
+    random_shapes.check_fits("smollm2-135m", whole, lambda part: 101, 100)
 
 
 # --- words ------------------------------------------------------------------------------------------
