@@ -40,7 +40,8 @@ def _open(page: Page, lab: Lab, path: str, query: str, language: str = "en") -> 
 
 
 def _drawn(page: Page) -> None:
-    expect(page.locator(".rl-plot[data-drawn]").first).to_be_visible()
+    # Plotly is 5 MB of script: a machine that does much else takes its time over it, once a visitor.
+    expect(page.locator(".rl-plot[data-drawn]").first).to_be_visible(timeout=90_000)
     settled(page)
 
 
@@ -124,7 +125,7 @@ def test_back_returns_to_the_values_before_and_the_next_page_keeps_the_model(pag
     expect(slider).to_have_attribute("aria-valuetext", "4")
     page.get_by_role("link", name="Roofline").click()
     _drawn(page)
-    expect(page.locator(".st-key-scene_model")).to_contain_text("Qwen3-32B")
+    expect(page.get_by_role("combobox", name="Model")).to_have_value("Qwen/Qwen3-32B")
 
 
 def test_the_link_to_copy_opens_the_same_view_elsewhere(page: Page, browser: Browser, lab: Lab) -> None:

@@ -59,12 +59,15 @@ function mark({ mark: kind, colour }, root) {
 }
 
 class Figure {
-  constructor(root) {
-    this.root = root
-    this.plot = root.querySelector(".rl-plot")
+  constructor(parent) {
+    this.parent = parent
     this.hidden = new Set()
     this.drawing = Promise.resolve()
   }
+
+  // The nodes are looked up each time: Streamlit may have put new ones in their place while the script was loading.
+  get root() { return this.parent.querySelector(".rl-figure") }
+  get plot() { return this.parent.querySelector(".rl-plot") }
 
   show(data) {
     this.data = data
@@ -72,17 +75,19 @@ class Figure {
     this.plot.setAttribute("aria-label", data.alt)
     this.drawLegend()
     this.drawing = this.drawing.then(() => loadPlotly(data.plotly)).then((plotly) => this.draw(plotly))
-      .catch((error) => { this.plot.textContent = data.no_chart; console.error(error) })
+      .catch((error) => { this.plot?.append(data.no_chart); console.error(error) })
   }
 
   async draw(plotly) {
-    if (!this.root.isConnected) return
+    if (!this.plot) return
     const { data, layout } = themed(this.data.figure, this.root)
     for (const trace of data) if (trace.legendgroup && this.hidden.has(trace.legendgroup)) trace.visible = false
     for (const shape of layout.shapes ?? []) if (shape.name && this.hidden.has(shape.name)) shape.visible = false
     layout.height = this.data.height
-    await plotly.react(this.plot, data, layout, CONFIG)
-    this.plot.dataset.drawn = "yes"
+    const plot = this.plot
+    plot.style.height = `${this.data.height}px`
+    await plotly.react(plot, data, layout, CONFIG)
+    plot.dataset.drawn = "yes"
   }
 
   drawLegend() {
@@ -106,9 +111,8 @@ class Figure {
 }
 
 export default function ({ data, parentElement }) {
-  const root = parentElement.querySelector(".rl-figure")
-  let figure = figures.get(root)
-  if (!figure) { figure = new Figure(root); figures.set(root, figure) }
+  let figure = figures.get(parentElement)
+  if (!figure) { figure = new Figure(parentElement); figures.set(parentElement, figure) }
   figure.show(data)
-  return () => { window.Plotly?.purge(figure.plot); figures.delete(root) }
+  return () => { if (figure.plot) window.Plotly?.purge(figure.plot); figures.delete(parentElement) }
 }
