@@ -114,6 +114,9 @@ class Download:
                 tell(int(n or 0))
                 return super().update(n)
 
+            def update_transfer(self, n: float = 1) -> None:
+                """Bytes on the wire, which the library counts beside those written; only the latter are told."""
+
         return Bar
 
 
