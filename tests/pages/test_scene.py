@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import catalogue
@@ -43,6 +43,8 @@ scenes = st.builds(
 )
 
 
+# No deadline: how long an example takes says more about the machine's load than about the code.
+@settings(deadline=None)
 @given(scenes)
 def test_what_is_written_is_read_back(scene: Scene) -> None:
     back = parse_scene(to_query(scene, NAMES))
@@ -51,6 +53,7 @@ def test_what_is_written_is_read_back(scene: Scene) -> None:
         assert back.config == scene.config
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from([field.name for field in fields(Scene)]), st.text() | st.none()))
 def test_no_query_raises_and_every_value_is_in_range(query: dict[str, str | None]) -> None:
     scene = parse_scene(query)
