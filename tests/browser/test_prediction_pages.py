@@ -50,8 +50,9 @@ def _point(page: Page, group: str) -> list[float]:
     return list(json.loads(page.evaluate(f"JSON.stringify([{found}.x[0], {found}.y[0]])")))
 
 
-@pytest.mark.parametrize("width", [1400, 390])
-@pytest.mark.parametrize(("language", "theme"), [("en", "light"), ("zh", "dark")])
+@pytest.mark.parametrize(
+    ("width", "language", "theme"), [(1400, "en", "light"), (390, "en", "dark"), (390, "zh", "light")]
+)
 def test_every_page_from_its_link(width: int, language: str, theme: str, browser: Browser, lab: Lab) -> None:
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)  # type: ignore[arg-type]
     page = context.new_page()
