@@ -51,7 +51,8 @@ class Snapshot:
 def parse(name: str) -> Name | None:
     """What a name means on the Hub, or None where it cannot be one there."""
     found = _NAME.fullmatch(name)
-    if not found or ".." in name or found["repo"].endswith((".git", ".ipynb")):
+    # The library's own rules for names, which it states as errors.
+    if not found or ".." in name or "--" in found["repo"] or re.search(r"[.-](/|$)|\.(git|ipynb)$", found["repo"]):
         return None
     return Name(found["repo"], found["revision"] or DEFAULT_REVISION)
 

@@ -117,6 +117,9 @@ class Download:
             def update_transfer(self, n: float = 1) -> None:
                 """Bytes on the wire, which the library counts beside those written; only the latter are told."""
 
+            def set_transfer_postfix_str(self, *args: Any, **options: Any) -> None:
+                """How fast they come; nothing is drawn."""
+
         return Bar
 
 

@@ -329,9 +329,10 @@ def test_a_folder_of_that_name_comes_first(server: Hub, whole: Path, tmp_path: P
     assert server.requests == []
 
 
-@pytest.mark.parametrize(
-    "name", ["small", "a/b/c", "../x", "a/..", "/a/b", "a/b@", "a b/c", "a/b.git", "模型/b", "a/\0"]
-)
+NO_NAMES = ["small", "a/b/c", "../x", "a/..", "/a/b", "a/b@", "a b/c", "a/b.git", "模型/b", "a/\0"]
+
+
+@pytest.mark.parametrize("name", [*NO_NAMES, "a/b..c", "a/b--c", "a./b", "a/b-", "a/b@x..y"])
 def test_names_that_are_none_on_the_hub(name: str) -> None:
     assert hub.parse(name) is None
 
