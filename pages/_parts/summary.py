@@ -30,7 +30,10 @@ def headline(t: Words, run: Run) -> None:
             st.text(t.sentences(rest))
     if runs.imported(run):
         st.info(t("Taken in from a file: measured elsewhere, not on this machine."), icon=":material/file_open:")
-    if run.model is not None and run.model.weights == "random":
+    notes = run.model.notes if run.model is not None else []
+    for note in notes:
+        st.text(t.sentence(note))
+    if run.model is not None and run.model.weights == "random" and not notes:  # a record older than notes
         st.caption(t("This model's weights are random: its times are real, its text means nothing."))
 
 
