@@ -49,6 +49,7 @@ class Hub:
         self.cut: dict[str, int] = {}  # file -> bytes that are sent of it, as if they were all
         self.altered: set[str] = set()  # files sent with another content of the same length
         self.failing: int | None = None  # the status of every answer
+        self.names_commits = True  # a proxy that drops headers it does not know makes it False
         self._closed = False
         hub = self
 
@@ -113,7 +114,7 @@ class Hub:
         content = self.repos[repo].versions[commit].get(file)
         if content is None or file in self.repos[repo].lost:
             return self._refuse(request, 404, "EntryNotFound", {"X-Repo-Commit": commit})
-        headers = {"X-Repo-Commit": commit}
+        headers = {"X-Repo-Commit": commit} if self.names_commits else {}
         if not file.endswith(".safetensors"):
             headers["ETag"] = f'"{hashlib.sha1(content).hexdigest()}"'
             return self._content(request, file, content, headers)

@@ -69,7 +69,8 @@ def refused(sentence: str, name: str = ID) -> None:
 # --- what arrives -----------------------------------------------------------------------------------
 
 
-def test_a_model_of_one_file(server: Hub, whole: Path) -> None:
+def test_a_model_of_one_file(server: Hub, whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 1_000)  # told of each, and 10 MB would be all of it
     commit = server.repo(ID).publish(whole)
     told: list[tuple[Sentence, float | None]] = []
     source = checkpoint.ensure(ID, lambda sentence, fraction: told.append((sentence, fraction)))
@@ -86,6 +87,7 @@ def test_a_model_of_one_file(server: Hub, whole: Path) -> None:
     fractions = [fraction for _, fraction in told]
     assert fractions == sorted(fractions, key=lambda fraction: fraction or 0)
     assert fractions[-1] == 1
+    assert len({fraction for fraction in fractions if fraction is not None and 0.1 < fraction < 0.9}) > 10
     assert str(told[-1][0]) == "Downloading lab/small: 0 of 0 MB have arrived."
 
 
@@ -294,6 +296,12 @@ def test_a_model_with_terms(server: Hub, whole: Path) -> None:
 def test_a_hub_that_fails(server: Hub) -> None:
     server.failing = 500
     refused("http://127.* answered 500 when asked for lab/small: try again later, or set HF_ENDPOINT")
+
+
+def test_an_answer_that_is_not_the_hubs(server: Hub, whole: Path) -> None:
+    server.repo(ID).publish(whole)
+    server.names_commits = False
+    refused("http://127.* does not answer as the Hugging Face Hub does: set HF_ENDPOINT to one that does, or unset it")
 
 
 def test_a_full_disk(server: Hub, whole: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
