@@ -206,5 +206,3 @@ def _said_plainly() -> Iterator[None]:
             folder=str(settings.home()),
             reason=(error.strerror or type(error).__name__).lower(),
         ) from error
-
-

@@ -80,9 +80,7 @@ def room(
 ) -> Room:
     """Whether `batch` sequences of `context` positions fit beside the whole checkpoint, and the most that would."""
     counted = named(convention)
-    held = resident(
-        spec, batch=batch, max_tokens=context, formats=formats, convention=counted, whole_checkpoint=True
-    )
+    held = resident(spec, batch=batch, max_tokens=context, formats=formats, convention=counted, whole_checkpoint=True)
     usable = device.usable_memory_bytes if counted.usable_memory else None
     memory = usable if usable is not None else device.memory_bytes
     each = held.per_batch // batch
@@ -103,9 +101,7 @@ def over_batch(
     batch = np.asarray(batches, dtype=np.float64)
     counted = named(convention)
     steps = sweep(spec, roof, batch=batch, context=context + 1, formats=formats, convention=counted)
-    held = resident(
-        spec, batch=batch, max_tokens=context, formats=formats, convention=counted, whole_checkpoint=True
-    )
+    held = resident(spec, batch=batch, max_tokens=context, formats=formats, convention=counted, whole_checkpoint=True)
     kinds = (held.weights, held.kv_allocated, held.state, held.conv)
     return BatchGrowth(batch, steps, *(_over(batch, kind) for kind in kinds))
 

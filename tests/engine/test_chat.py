@@ -13,7 +13,7 @@ from engine import chat, tokenizer
 from engine.chat import ChatTemplate
 from engine.errors import LabError
 
-PROMPT = "Say <b>\"hi\"</b> & {{ 7 * 7 }} \\ 小明\n  twice"
+PROMPT = 'Say <b>"hi"</b> & {{ 7 * 7 }} \\ 小明\n  twice'
 TOKENS = (("bos_token", "<s>"), ("eos_token", "</s>"))
 
 TEMPLATES = {
@@ -40,9 +40,7 @@ U: {{ m['content'] | trim }}
 @pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
 def test_a_template_renders_as_in_transformers(template: str) -> None:
     messages = [{"role": "user", "content": PROMPT}]
-    rendered, _ = render_jinja_template(
-        [messages], chat_template=template, add_generation_prompt=True, **dict(TOKENS)
-    )
+    rendered, _ = render_jinja_template([messages], chat_template=template, add_generation_prompt=True, **dict(TOKENS))
     assert ChatTemplate(template, TOKENS).render(PROMPT) == rendered[0]
 
 

@@ -166,9 +166,7 @@ def test_a_header_that_is_no_header(folder: Path, text: bytes) -> None:
     refuses(folder, "is damaged: (its header cannot be read|its length is not)")
 
 
-@pytest.mark.parametrize(
-    "offsets", [[-4, 60], [0, 2**62], [64, 0], [8, 72], [2**64, 2**64 + 64]], ids=str
-)
+@pytest.mark.parametrize("offsets", [[-4, 60], [0, 2**62], [64, 0], [8, 72], [2**64, 2**64 + 64]], ids=str)
 def test_offsets_that_cannot_be(folder: Path, offsets: list[int]) -> None:
     header, data = header_of(folder)
     header["model.norm.weight"]["data_offsets"] = offsets
