@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "browser"))
 
 from conftest import ARGUMENTS, CHROMIUM
-from live import open_live, run_button, run_id, set_length, wait_for_state
+from live import open_live, run_button, run_id, wait_for_state
 from playwright.sync_api import Page, sync_playwright
 from raw_client import RawClient
 from web_server import Lab, serve
@@ -73,8 +73,7 @@ def pair(page: Page, lab: Lab, *, page_first: bool) -> float:
 
 def from_page(page: Page, lab: Lab) -> dict:
     """Press Run in a fresh view of the page and read the record by its link."""
-    open_live(page, lab.url, model=MODEL)
-    set_length(page, LENGTH)
+    open_live(page, lab.url, model=MODEL, length=LENGTH)
     run_button(page).click()
     wait_for_state(page, "done")
     return json.loads(lab.get(f"/api/runs/{run_id(page)}.json")[1])
@@ -107,9 +106,11 @@ def sessions(lab: Lab, finished: str, count: int) -> Iterator[None]:
     thread = threading.Thread(target=lambda: loop.run_until_complete(hold()))
     thread.start()
     opened.wait()
-    yield
-    loop.call_soon_threadsafe(close.set)
-    thread.join()
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(close.set)
+        thread.join()
 
 
 def summary(ratios: list[float], session_count: int) -> dict:
