@@ -6,7 +6,7 @@ from dataclasses import asdict, fields
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.record import RunRequest
@@ -29,6 +29,7 @@ views = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.one_of(st.sampled_from([*NAMES, "run", "lang"]), st.text()), anything))
 def test_no_address_is_too_hostile(query: dict[str, object]) -> None:
     view = parse_view(query)
@@ -43,11 +44,13 @@ def test_no_address_is_too_hostile(query: dict[str, object]) -> None:
     check(RunRequest(prompt="a", max_new_tokens=values.pop("length"), **values))  # every view can be asked for
 
 
+@settings(deadline=None)
 @given(views)
 def test_a_written_view_reads_back_the_same(view: View) -> None:
     assert parse_view(to_query(view)) == view
 
 
+@settings(deadline=None)
 @given(views)
 def test_a_link_says_every_value(view: View) -> None:
     link = build_link("http://lab:8501/base/", view=view, language="zh")
