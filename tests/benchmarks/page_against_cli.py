@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "browser"))
 
 from conftest import ARGUMENTS, CHROMIUM
-from live import open_live, run_button, run_id, wait_for_state
+from live import open_live, press_run, run_id, wait_for_state
 from playwright.sync_api import Page, sync_playwright
 from raw_client import RawClient
 from web_server import Lab, serve
@@ -74,7 +74,7 @@ def pair(page: Page, lab: Lab, *, page_first: bool) -> float:
 def from_page(page: Page, lab: Lab) -> dict:
     """Press Run in a fresh view of the page and read the record by its link."""
     open_live(page, lab.url, model=MODEL, length=LENGTH)
-    run_button(page).click()
+    press_run(page)
     wait_for_state(page, "done")
     return json.loads(lab.get(f"/api/runs/{run_id(page)}.json")[1])
 

@@ -33,6 +33,20 @@ def run_button(page: Page, name: str = "Run") -> Locator:
     return page.get_by_role("button", name=name, exact=True)
 
 
+def press_run(page: Page) -> None:
+    """Start a run and wait until the live view follows it; before, it may have shown a recorded one."""
+    before = page.locator(".rl-live").get_attribute("data-run")
+    run_button(page).click()
+    page.wait_for_function(
+        """(before) => {
+            const run = new URLSearchParams(location.search).get("run")
+            return run && run !== before && document.querySelector(".rl-live").dataset.run === run
+        }""",
+        arg=before,
+    )
+    settled(page)
+
+
 def cancel_button(page: Page) -> Locator:
     """The button that ends one."""
     return page.get_by_role("button", name="Cancel", exact=True)

@@ -13,6 +13,7 @@ from live import (
     metrics,
     open_live,
     points,
+    press_run,
     run_button,
     run_id,
     set_length,
@@ -28,13 +29,13 @@ pytestmark = pytest.mark.browser
 
 # Long enough to look at twice on a fast machine; its warm-up takes as long as the run.
 ENDLESS = {"model": "tiny-3.7m", "length": 2000, "batch": 16, "temperature": 2.0}  # 16 texts do not end early
-LONG = {"model": "tiny-3.7m", "length": 400, "batch": 8}
+LONG = {"model": "tiny-3.7m", "length": 1500, "batch": 8}
 
 
 def test_points_arrive_on_a_chart_that_stays_and_keeps_its_zoom(page: Page, lab: Lab) -> None:
     open_live(page, lab.url, **LONG)
     page.evaluate("window.chartOfBefore = document.querySelector('.rl-chart')")
-    run_button(page).click()
+    press_run(page)
     wait_for_points(page, 4)
     early = points(page)
     _drag_a_zoom(page)
@@ -67,7 +68,7 @@ def test_the_demo_model_writes_and_says_where_the_time_went(page: Page, lab: Lab
     open_live(page, lab.url, length=12)
     expect(page.locator(".rl-chips").first).to_contain_text("小明")  # as Qwen splits it; as bytes above
     expect(page.locator(".rl-chips").first).to_contain_text("13 tokens for this model")
-    run_button(page).click()
+    press_run(page)
     wait_for_summary(page)
     verdict = page.locator(".st-key-verdict").inner_text()
     assert "A token takes" in verdict
@@ -77,7 +78,7 @@ def test_the_demo_model_writes_and_says_where_the_time_went(page: Page, lab: Lab
 
 def test_cancel_ends_a_run_and_another_can_start(page: Page, lab: Lab) -> None:
     open_live(page, lab.url, **ENDLESS)
-    run_button(page).click()
+    press_run(page)
     expect(cancel_button(page)).to_be_enabled()
     expect(run_button(page)).to_be_disabled()
     cancel_button(page).click()
@@ -86,7 +87,7 @@ def test_cancel_ends_a_run_and_another_can_start(page: Page, lab: Lab) -> None:
     settled(page)
     set_length(page, 8)
     expect(run_button(page)).to_be_enabled()
-    run_button(page).click()
+    press_run(page)
     page.wait_for_function("(id) => !location.search.includes(id)", arg=cancelled)
     wait_for_summary(page)
     assert points(page) == 7
@@ -94,7 +95,7 @@ def test_cancel_ends_a_run_and_another_can_start(page: Page, lab: Lab) -> None:
 
 def test_a_second_browser_watches_the_same_run_and_cannot_cancel_it(page: Page, browser: Browser, lab: Lab) -> None:
     open_live(page, lab.url, **ENDLESS)
-    run_button(page).click()
+    press_run(page)
     expect(cancel_button(page)).to_be_enabled()
     other = browser.new_context(locale="en-US", viewport={"width": 1400, "height": 1000}).new_page()
     open_live(other, lab.url, run=run_id(page))
@@ -107,7 +108,7 @@ def test_a_second_browser_watches_the_same_run_and_cannot_cancel_it(page: Page, 
 
 def test_a_link_shows_identical_numbers_in_a_second_browser(page: Page, browser: Browser, lab: Lab) -> None:
     open_live(page, lab.url, model="tiny-3.7m", length=9)
-    run_button(page).click()
+    press_run(page)
     wait_for_summary(page)
     other = browser.new_context(locale="en-US", viewport={"width": 1400, "height": 1000}).new_page()
     open_live(other, lab.url, run=run_id(page))
@@ -123,7 +124,7 @@ def test_both_files_hold_the_steps_of_the_chart_and_a_record_comes_back_in(
     page: Page, lab: Lab, tmp_path: Path
 ) -> None:
     open_live(page, lab.url, model="tiny-3.7m", length=6)
-    run_button(page).click()
+    press_run(page)
     wait_for_summary(page)
     on_chart = drawn(page)
     page.get_by_role("tab", name="Share and keep").click()
@@ -151,7 +152,7 @@ def test_both_files_hold_the_steps_of_the_chart_and_a_record_comes_back_in(
 
 def test_a_killed_engine_is_said_and_the_next_run_works(page: Page, lab: Lab) -> None:
     open_live(page, lab.url, **LONG)
-    run_button(page).click()
+    press_run(page)
     wait_for_points(page, 1)
     lab.worker().kill()
     wait_for_state(page, "failed")
@@ -159,7 +160,7 @@ def test_a_killed_engine_is_said_and_the_next_run_works(page: Page, lab: Lab) ->
     expect(page.locator("[data-testid=stAlert]").first).to_be_visible()
     set_length(page, 8)
     expect(run_button(page)).to_be_enabled()
-    run_button(page).click()
+    press_run(page)
     page.wait_for_function("(id) => !location.search.includes(id)", arg=failed)
     wait_for_summary(page)
     assert points(page) == 7

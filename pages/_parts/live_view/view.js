@@ -46,6 +46,7 @@ class LiveView {
     this.unread = []
     this.kept = []
     if (!keepZoom) { this.zoomed = false; this.chosenScale = null }
+    this.root.dataset.run = this.data.run ?? ""
     this.part("prompt").textContent = ""
     this.part("output").textContent = ""
     this.status("idle", this.data.words.idle)
