@@ -36,7 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(command(arguments) or 0)
     except LabError as error:
-        print(f"error: {error}", file=sys.stderr)
+        from engine.commands._output import plain
+
+        print(f"error: {plain(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("error: interrupted.", file=sys.stderr)

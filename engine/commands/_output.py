@@ -20,9 +20,14 @@ def print_json(document: Any) -> None:
     sys.stdout.write("\n")
 
 
+def plain(text: str) -> str:
+    """`text` on one line, control characters as escapes: what came from a file must not steer the terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Left-aligned columns, two spaces apart; a row may hold anything that prints."""
-    table = [[str(cell) for cell in row] for row in (header, *rows)]
+    table = [[plain(str(cell)) for cell in row] for row in (header, *rows)]
     widths = [max(len(row[column]) for row in table) for column in range(len(header))]
     for row in table:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -33,6 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
             broker.cancel(run_id, OWNER)
             _watch(broker, run_id, stream_text=False)
         record = broker.record(run_id)
+        unsaved = broker.snapshot(run_id).notice
     if arguments.json:
         sys.stdout.write(record.to_json() + "\n")
     elif record.state != "failed":
@@ -40,7 +41,10 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"note: {note}", file=sys.stderr)
         print_summary(record, file=sys.stderr)
         print(f"run {record.id}", file=sys.stderr)
-    return _exit_code(record)
+    code = _exit_code(record)
+    if unsaved is not None:
+        raise LabError.from_sentence(unsaved)
+    return code
 
 
 def calibrate(arguments: argparse.Namespace) -> None:

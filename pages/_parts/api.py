@@ -108,7 +108,9 @@ async def _ended(request: Request) -> Run:
 
 def _refuse(request: Request, error: LabError, status: int) -> Response:
     words = Words(parse_language(request.query_params) or "en")
-    return JSONResponse({"error": words.sentence(error.sentence)}, status)
+    # A refusal may quote what was sent, and half a character cannot be sent back.
+    text = words.sentence(error.sentence).encode("utf-8", "backslashreplace").decode()
+    return JSONResponse({"error": text}, status)
 
 
 def _file(content: bytes, name: str, media_type: str) -> Response:

@@ -80,6 +80,12 @@ def test_what_is_no_run_is_refused_in_one_sentence(
     assert "Traceback" not in answer["error"]
 
 
+def test_a_refusal_may_quote_half_a_character(lab: Lab, record: dict[str, Any]) -> None:
+    status, answer = _post(lab, json.dumps(record | {"id": "halfhalfhalf", "created_at": "\ud800"}).encode())
+    assert status == 422
+    assert "\\ud800" in answer["error"]
+
+
 def test_a_refusal_is_said_in_the_readers_language(lab: Lab) -> None:
     assert "文件" in _post(lab, b"{", query="?lang=zh")[1]["error"]
 

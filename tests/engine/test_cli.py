@@ -127,6 +127,7 @@ def test_without_json_the_text_streams_and_the_summary_is_on_stderr(engine):
         (("runs", "show", "../../etc/passwd"), "No run"),
         (("runs", "import", "no-such-file.json"), "no-such-file.json"),
         (("serve", "--port", "99999"), "99999"),
+        (("predict", "--model", "tiny-3.7m", "--hardware", "a\nb\x1b[31m"), r"a\nb\x1b[31m"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_1(engine, arguments, says):
