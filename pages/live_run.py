@@ -101,7 +101,8 @@ if isinstance(run, Run):
     if run.summary is not None:
         summary.advice(t, run.summary)
         summary.metrics(t, run.summary)
-    summary.details(t, run)
+    if "run" in st.query_params:  # the recorded run of a first visit goes without: its tables cost every visitor
+        summary.details(t, run)
 with st.expander(t("Open a run from a file")):
     components.import_run(
         {"base": session.base_path(), "locale": t.language, "label": t("Choose a run's JSON file"),
