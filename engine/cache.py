@@ -39,6 +39,21 @@ class LayerViews(NamedTuple):
     values: Tensor
 
 
+def end_within(limit: int, end: int) -> int:
+    """`end`, the position after the last one a step takes, if a cache of `limit` positions has room for it.
+
+    Raises:
+        LabError: it has not. No cache grows.
+    """
+    if end > limit:
+        raise LabError(
+            "Position {position} is beyond the {limit} positions this context was prepared for.",
+            position=end,
+            limit=limit,
+        )
+    return end
+
+
 class KVCache:
     """Keys and values of every layer for a fixed batch and a fixed number of positions.
 
@@ -75,13 +90,7 @@ class KVCache:
         Raises:
             LabError: there are fewer positions left than that. The cache never grows.
         """
-        start, end = self.length, self.length + tokens
-        if end > self.positions:
-            raise LabError(
-                "Position {position} is beyond the {limit} positions this context was prepared for.",
-                position=end,
-                limit=self.positions,
-            )
+        start, end = self.length, end_within(self.positions, self.length + tokens)
         self.length = end
         written = self._kv[:, :, :, :, start:end].unbind(0)
         filled = self._kv[:, :, :, :, :end].flatten(0, 1).unbind(0)

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from engine import spec as specs
-from engine.cache import CacheBytes, KVCache, LayerViews
-from engine.errors import LabError
+from engine.cache import CacheBytes, KVCache, LayerViews, end_within
 from engine.spec.types import Mixer
 
 
@@ -181,13 +180,7 @@ class HybridCache:
         Raises:
             LabError: there are fewer positions left than that. The cache never grows.
         """
-        start, end = self.length, self.length + tokens
-        if end > self.positions:
-            raise LabError(
-                "Position {position} is beyond the {limit} positions this context was prepared for.",
-                position=end,
-                limit=self.positions,
-            )
+        start, end = self.length, end_within(self.positions, self.length + tokens)
         self.length = end
         return [memory.extend(start, end) for memory in self._memories]
 
