@@ -17,6 +17,7 @@ from engine.calibrate_model import for_model, weight_bytes
 from engine.ceilings import Ceilings
 from engine.checkpoint import Source
 from engine.model import Model, load
+from engine.neighbours import Neighbours
 from engine.spec import Spec
 from engine.tell import Teller
 
@@ -83,21 +84,36 @@ class Bench:
             Stopped: the job was cancelled.
         """
         self._shapes = (spec, dtype)
-        if known is None or Ceilings.key(known.device) != Ceilings.key(devices.facts(device)):
-            known = self._general(device, teller)
-            teller.ceilings(known)
+        known = self.general(device, known, teller)
         if not _of_model(known, spec, dtype).linear:
             known = self._add_model(known, spec, dtype, teller)
             teller.ceilings(known)
         return _of_model(known, spec, dtype)
+
+    def general(self, device: torch.device, known: Ceilings | None, teller: Teller) -> Ceilings:
+        """Ceilings that hold for this device, whatever model they know; measured where there are none.
+
+        Raises:
+            Stopped: the job was cancelled.
+        """
+        if known is None or Ceilings.key(known.device) != Ceilings.key(devices.facts(device)):
+            known = self._general(device, teller)
+            teller.ceilings(known)
+        return known
 
     def _general(self, device: torch.device, teller: Teller) -> Ceilings:
         tell = teller.progress("calibrating")
         return calibrate(device, settings.threads(), progress=tell, should_stop=teller.cancelled)
 
     def _add_model(self, ceilings: Ceilings, spec: Spec, dtype: str, teller: Teller) -> Ceilings:
-        tell = teller.progress("calibrating")
-        return for_model(ceilings, spec, dtype, progress=tell, should_stop=teller.cancelled)
+        tell, neighbours = teller.progress("calibrating"), Neighbours()
+        added = for_model(ceilings, spec, dtype, progress=tell, should_stop=teller.cancelled)
+        return added.model_copy(update={"other_cores": busiest(added.other_cores, neighbours.other_cores())})
+
+
+def busiest(before: float | None, now: float | None) -> float | None:
+    """Others' work at its worst, over all that a set of ceilings was measured in."""
+    return max((cores for cores in (before, now) if cores is not None), default=None)
 
 
 def _of_model(ceilings: Ceilings, spec: Spec, dtype: str) -> Ceilings:

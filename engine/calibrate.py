@@ -16,6 +16,7 @@ from engine.calibrate_model import for_model
 from engine.ceilings import BandwidthPoint, Ceilings
 from engine.clock import clock_for
 from engine.errors import N_
+from engine.judging import probe_moved
 from engine.measure import (
     SAMPLE_NS,
     Call,
@@ -28,6 +29,7 @@ from engine.measure import (
     repetitions,
     trial_ns,
 )
+from engine.neighbours import Neighbours
 from engine.probe import probe
 from engine.record import new_run_id, now
 
@@ -74,7 +76,7 @@ def calibrate(
     """
     device = torch.device(device)
     devices.use_threads(threads)
-    elapsed = elapsed_on(device)
+    elapsed, neighbours = elapsed_on(device), Neighbours()
     with torch.inference_mode():
         probe_before_ns = probe(device)
 
@@ -84,7 +86,7 @@ def calibrate(
         peaks = _gemm_peaks(device, elapsed, gemm_sizes, rounds, on_share=told, should_stop=should_stop)
         told = part(progress, MEASURING_LAUNCH, 0.95, 1.0)
         launch = _launch(device, elapsed, rounds, on_share=told, should_stop=should_stop)
-        probe_ns = round((probe_before_ns + probe(device)) / 2)
+        probe_after_ns = probe(device)
     return Ceilings(
         id=new_run_id(),
         measured_at=now(),
@@ -94,7 +96,9 @@ def calibrate(
         peak_spread=max(spread for _, spread in peaks.values()),
         launch_ns=launch.time_ns,
         launch_spread=launch.spread,
-        probe_ns=probe_ns,
+        probe_ns=round((probe_before_ns + probe_after_ns) / 2),
+        probe_moved=probe_moved(probe_before_ns, probe_after_ns),
+        other_cores=neighbours.other_cores(),
     )
 
 

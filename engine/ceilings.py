@@ -73,7 +73,9 @@ class SmallOpPoint(_Facts):
     """One of the ops between the linears, timed with this engine's own function at one model's width.
 
     `time_ns` at `rows` rows of `width` elements, its launch included. Attention (width: all query heads) also says
-    how many sequences share the rows, how many positions each attends, and the width of all key heads.
+    how many sequences share the rows, how many positions each attends, and the width of all key heads; a recurrence
+    how many sequences; experts how many `distinct` ones the rows hit together. `covers` names the ledger's ops that
+    were timed together with this one. `form` is latent attention's, where it has two.
     """
 
     kind: str
@@ -86,10 +88,17 @@ class SmallOpPoint(_Facts):
     batch: int = 0
     context: int = 0
     kv_width: int = 0
+    distinct: int = 0
+    form: str = ""
+    covers: list[str] = []
 
 
 class Ceilings(_Facts):
-    """This machine's measured limits. Everything a prediction may use; nothing from a run."""
+    """This machine's measured limits. Everything a prediction may use; nothing from a run.
+
+    probe_moved: how much slower the control probe was after measuring than before. other_cores: how many cores' worth
+    of work others did meanwhile. Both say whether the machine was quiet (`engine.judging.was_busy`).
+    """
 
     id: str
     measured_at: str
@@ -102,6 +111,8 @@ class Ceilings(_Facts):
     linear: list[LinearPoint] = []
     small_ops: list[SmallOpPoint] = []
     probe_ns: int = 0
+    probe_moved: float = 0.0
+    other_cores: float | None = None
 
     @staticmethod
     def key(device: DeviceFacts) -> str:

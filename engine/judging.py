@@ -19,6 +19,9 @@ by 0.6 there, and around 30 runs on a busy machine half of all pairs moved by 0.
 """
 OFF_SHARE = 0.30
 """How far it may be, before the run, from where it was when the ceilings were measured, perhaps days ago."""
+OTHER_CORES = 0.35
+"""Cores' worth of others' work, on average, from which a measurement counts as disturbed. A browser that shows the run
+on the same machine takes about 0.1; one busy program takes 1."""
 
 
 def bandwidth(step: Step, ceilings: Ceilings) -> float:
@@ -62,10 +65,23 @@ def flags(step: Step, ceilings: Ceilings, dtype: str) -> list[Flag]:
 def run_flags(steps: Sequence[Step], probe: Probe | None, ceilings: Ceilings) -> list[Flag]:
     """Every flag of the run: its steps' own, and `disturbed` when the control probe did not stay where it was."""
     found = {flag for step in steps for flag in step.flags}
-    if probe is not None and (abs(probe.moved) > DISTURBED_SHARE or abs(probe_off(probe, ceilings)) > OFF_SHARE):
+    if was_busy(ceilings) or (probe is not None and _run_disturbed(probe, ceilings)):
         found.add("disturbed")
     known: tuple[Flag, ...] = ("beats_roof", "beats_datasheet", "disturbed")
     return [flag for flag in known if flag in found]
+
+
+def was_busy(ceilings: Ceilings) -> bool:
+    """Whether others used the machine while these ceilings were measured: then they lie too low."""
+    return abs(ceilings.probe_moved) > DISTURBED_SHARE or (ceilings.other_cores or 0.0) > OTHER_CORES
+
+
+def _run_disturbed(probe: Probe, ceilings: Ceilings) -> bool:
+    return (
+        abs(probe.moved) > DISTURBED_SHARE
+        or abs(probe_off(probe, ceilings)) > OFF_SHARE
+        or (probe.other_cores or 0.0) > OTHER_CORES
+    )
 
 
 def probe_off(probe: Probe, ceilings: Ceilings) -> float:
@@ -74,5 +90,5 @@ def probe_off(probe: Probe, ceilings: Ceilings) -> float:
 
 
 def probe_moved(before_ns: int, after_ns: int) -> float:
-    """How much slower (or faster, negative) the fixed probe was after the run than before."""
+    """How much slower (or faster, negative) the fixed probe was after than before."""
     return after_ns / before_ns - 1 if before_ns else 0.0

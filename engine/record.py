@@ -130,12 +130,16 @@ class ModelFacts(_Part):
 
 
 class Probe(_Part):
-    """A fixed matvec timed before and after the run, and how busy the machine was (1-minute load average)."""
+    """A fixed matvec timed before and after the run, and how busy the machine was.
+
+    load: the system's 1-minute average, ours included. other_cores: cores' worth of work others did during the steps.
+    """
 
     before_ns: Count
     after_ns: Count
     load: float | None
     moved: float = 0.0
+    other_cores: float | None = None
     ceilings_scaled_by: float = 1.0
 
 

@@ -174,8 +174,9 @@ def to_csv(run: Run) -> str:
     JSON quotes keep spaces and line breaks visible, and keep a spreadsheet from reading "=..." as a formula.
     """
     out = io.StringIO()
-    rows = [_csv_row(run.id, "warm_up", step) for step in run.warm_up_steps]
-    rows += [_csv_row(run.id, "measured", step) for step in run.steps]
+    run_flags = " ".join(run.summary.flags) if run.summary else ""
+    steps = [("warm_up", step) for step in run.warm_up_steps] + [("measured", step) for step in run.steps]
+    rows = [_csv_row(run.id, made_in, step) | {"run_flags": run_flags} for made_in, step in steps]
     header = list(rows[0]) if rows else ["run_id", "pass", "index", "phase"]
     writer = csv.DictWriter(out, header, lineterminator="\n")
     writer.writeheader()

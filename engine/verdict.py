@@ -14,11 +14,13 @@ from engine.errors import N_, Scalar, Sentence
 from engine.judging import (
     DISTURBED_SHARE,
     OFF_SHARE,
+    OTHER_CORES,
     bandwidth,
     compute_ns,
     memory_ns,
     probe_off,
     run_flags,
+    was_busy,
 )
 from engine.record import Probe, Step
 
@@ -99,31 +101,49 @@ _TEMPLATES = {
     ),
 }
 
-# What the control probe says, first where it got slower, then where it got faster.
+# What was seen of others' work: the control probe slower, then faster; and what they used.
 _MOVED = (
-    N_("The control measurement was {share} slower after the run than before: something else used the machine."),
-    N_("The control measurement was {share} faster after the run than before: something else used it."),
+    N_("Disturbed: the control measurement was {share} slower after the run than before it."),
+    N_("Disturbed: the control measurement was {share} faster after the run than before it."),
 )
 _OFF = (
-    N_("Before this run the machine was {share} slower than when it was measured: is something else running?"),
-    N_("Before this run the machine was {share} faster than when it was measured: measure it again."),
+    N_("Disturbed: before this run the machine was {share} slower than when it was measured."),
+    N_("Disturbed: before this run the machine was {share} faster than when it was measured, so measure it again."),
+)
+_OTHERS = N_("Disturbed: during this run other programs used {cores} of the processor's cores.")
+_BUSY = N_(
+    "Disturbed: the machine was busy when it was measured, so its lines are unsure; measure it again, left alone."
+)
+_NO_CAUSE = (
+    N_("A token took {time}; what that went to cannot be said of a disturbed run."),
+    N_("A step of {batch} tokens took {time}; what that went to cannot be said of a disturbed run."),
 )
 
 
 def verdict(
     steps: Sequence[Step], *, batch: int, dtype: str, ceilings: Ceilings, probe: Probe | None = None
 ) -> list[Sentence]:
-    """What the run shows, the answer first; then what to know before believing it."""
+    """What the run shows, the answer first, then what to know before believing it.
+
+    Of a disturbed run that comes first, and no cause is named: its time is others' as much as its own.
+    """
     decode = sorted((step for step in steps if step.phase == "decode"), key=lambda step: step.time_ns)
     prefill = next((step for step in steps if step.phase == "prefill"), None)
+    disturbances, impossible = _disturbances(probe, ceilings), _impossible(steps, probe, ceilings)
     sentences = []
     if decode:
-        sentences.append(_decode_sentence(decode[len(decode) // 2], batch, dtype, ceilings))
+        median = decode[len(decode) // 2]
+        if disturbances and "beats_roof" not in median.flags:
+            single, several = _NO_CAUSE
+            params: dict[str, Scalar] = {"batch": batch, "time": duration(median.time_ns)}
+            sentences.append(Sentence(template=single if batch == 1 else several, params=params))
+        else:
+            sentences.append(_decode_sentence(median, batch, dtype, ceilings))
     if prefill is not None:
         sentences.append(_prefill_sentence(prefill, alone=not decode))
     if not sentences:
         sentences.append(Sentence(template=N_("The run ended before its first step was measured.")))
-    return sentences + _warnings(steps, probe, ceilings)
+    return disturbances + sentences + impossible
 
 
 def _decode_sentence(step: Step, batch: int, dtype: str, ceilings: Ceilings) -> Sentence:
@@ -188,7 +208,7 @@ def _prefill_sentence(step: Step, *, alone: bool) -> Sentence:
     )
 
 
-def _warnings(steps: Sequence[Step], probe: Probe | None, ceilings: Ceilings) -> list[Sentence]:
+def _impossible(steps: Sequence[Step], probe: Probe | None, ceilings: Ceilings) -> list[Sentence]:
     found = run_flags(steps, probe, ceilings)
     sentences = []
     for flag, template in (
@@ -204,11 +224,26 @@ def _warnings(steps: Sequence[Step], probe: Probe | None, ceilings: Ceilings) ->
         if flag in found:
             count = sum(flag in step.flags for step in steps)
             sentences.append(Sentence(template=template, params={"count": count, "steps": len(steps)}))
-    if probe is not None and abs(probe.moved) > DISTURBED_SHARE:
-        sentences.append(_of_probe(probe.moved, _MOVED))
-    if probe is not None and abs(off := probe_off(probe, ceilings)) > OFF_SHARE:
-        sentences.append(_of_probe(off, _OFF))
     return sentences
+
+
+def measured_while_busy(ceilings: Ceilings) -> Sentence | None:
+    """What to know of ceilings that were measured beside other work; None where the machine was left alone."""
+    return Sentence(template=_BUSY) if was_busy(ceilings) else None
+
+
+def _disturbances(probe: Probe | None, ceilings: Ceilings) -> list[Sentence]:
+    busy = measured_while_busy(ceilings)
+    found = [] if busy is None else [busy]
+    if probe is None:
+        return found
+    if abs(probe.moved) > DISTURBED_SHARE:
+        found.append(_of_probe(probe.moved, _MOVED))
+    if abs(off := probe_off(probe, ceilings)) > OFF_SHARE:
+        found.append(_of_probe(off, _OFF))
+    if (probe.other_cores or 0.0) > OTHER_CORES:
+        found.append(Sentence(template=_OTHERS, params={"cores": f"{probe.other_cores:.1f}"}))
+    return found
 
 
 def _of_probe(change: float, templates: tuple[str, str]) -> Sentence:

@@ -16,6 +16,7 @@ from engine.errors import LabError
 from engine.record import Run, RunRequest, RunView
 from engine.request import check
 from engine.store import open_store
+from engine.verdict import measured_while_busy
 
 OWNER = "command line"
 POLL_S = 0.05
@@ -25,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run one prompt; text streams to stdout, progress and the summary to stderr."""
     request = RunRequest(**{name: getattr(arguments, name) for name in RunRequest.model_fields})
     check(request)
-    with _broker() as broker:
+    with broker_at_work() as broker:
         run_id = broker.submit(request, OWNER)
         try:
             _watch(broker, run_id, stream_text=not arguments.json)
@@ -49,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def calibrate(arguments: argparse.Namespace) -> None:
     """Measure this machine's ceilings anew and keep them."""
-    with _broker() as broker:
+    with broker_at_work() as broker:
         ceilings = broker.calibrate_and_wait(OWNER, device=arguments.device, progress=ProgressBar())
     if arguments.json:
         print_json(ceilings.model_dump(mode="json"))
@@ -58,7 +59,8 @@ def calibrate(arguments: argparse.Namespace) -> None:
 
 
 @contextmanager
-def _broker() -> Iterator[Broker]:
+def broker_at_work() -> Iterator[Broker]:
+    """A started broker of the command line, stopped at the end."""
     broker = Broker(open_store(), allow_paths=True)
     broker.start()
     try:
@@ -116,3 +118,6 @@ def _print_ceilings(ceilings: Ceilings) -> None:
     for dtype, rate in ceilings.peak_flops_per_s.items():
         print(f"matrix rate {dtype}: {rate / 1e9:,.0f} GFLOP/s")
     print(f"launch: {ceilings.launch_ns / 1e3:,.2f} us")
+    busy = measured_while_busy(ceilings)
+    if busy is not None:
+        print(busy)

@@ -6,6 +6,7 @@ import streamlit as st
 
 from engine import hardware, ridge
 from engine.ceilings import Ceilings, DeviceFacts
+from engine.verdict import measured_while_busy
 from pages._parts import charts, terms
 from pages._parts.plain import plain
 from pages._parts.words import Words
@@ -27,7 +28,10 @@ def device(t: Words, facts: DeviceFacts) -> None:
 
 
 def metrics(t: Words, ceilings: Ceilings) -> None:
-    """The ceilings as numbers."""
+    """The ceilings as numbers, after a word of warning where they cannot be trusted."""
+    busy = measured_while_busy(ceilings)
+    if busy is not None:
+        st.warning(plain(t.sentence(busy)), icon=":material/warning:")
     memory, cache = ceilings.bandwidth[-1], max(ceilings.bandwidth, key=lambda point: point.bytes_per_s)
     shown = [
         (t("From memory"), t.bandwidth(memory.bytes_per_s), memory.spread, None),

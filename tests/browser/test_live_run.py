@@ -71,7 +71,7 @@ def test_the_demo_model_writes_and_says_where_the_time_went(page: Page, lab: Lab
     press_run(page)
     wait_for_summary(page)
     verdict = page.locator(".st-key-verdict").inner_text()
-    assert "A token takes" in verdict
+    assert "A token takes" in verdict or "A token took" in verdict  # the second where the machine was busy
     assert points(page) <= 11
     assert page.locator(".rl-prompt").inner_text() == "小明把苹果给了"
 

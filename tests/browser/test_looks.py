@@ -10,7 +10,7 @@ from web_server import Lab
 
 pytestmark = pytest.mark.browser
 
-PAGES = ("", "machine")
+PAGES = ("", "roofline", "batch", "memory", "devices", "machine")
 
 
 def test_nothing_is_loaded_from_elsewhere(page: Page, lab: Lab) -> None:

@@ -6,7 +6,9 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from records import said
@@ -45,6 +47,12 @@ def busy(broker: Broker) -> Iterator[str]:
     yield run_id
     broker.cancel(run_id, "someone busy")
     broker.wait_for(run_id, END_S)
+
+
+def run_apart(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine in a thread of its own: the browser tests leave a running event loop in this one."""
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(asyncio.run, coroutine).result()
 
 
 # ---- a run ---------------------------------------------------------------------------------------
@@ -271,7 +279,7 @@ def test_a_finished_run_from_the_store_reads_the_same(broker: Broker, store: Sto
     events = [json.loads(text) for text in later.events(run_id)]
     assert [event["type"] for event in events] == ["prompt", "steps", "end"]
     assert events[1]["time_ns"] == [step.time_ns for step in run.steps]
-    assert asyncio.run(later.wait_async(run_id, 2, 1.0)) == later.events(run_id)[2:]
+    assert run_apart(later.wait_async(run_id, 2, 1.0)) == later.events(run_id)[2:]
     assert later.machine().worker == "off"
 
 
@@ -289,7 +297,7 @@ def test_hundreds_of_viewers_share_each_event(broker: Broker) -> None:
     async def crowd() -> list[list[str]]:
         return await asyncio.gather(*(view() for _ in range(300)))
 
-    views = asyncio.run(crowd())
+    views = run_apart(crowd())
     assert all(each == views[0] for each in views)
     # Serialised once: everyone holds the very same strings.
     assert {id(each[-1]) for each in views} == {id(views[0][-1])}
@@ -298,7 +306,7 @@ def test_hundreds_of_viewers_share_each_event(broker: Broker) -> None:
 def test_waiting_ends_without_news(broker: Broker, busy: str) -> None:
     queued = broker.submit(ask(), "a")
     seen = len(broker.events(queued))
-    assert asyncio.run(broker.wait_async(queued, seen, 0.05)) == []
+    assert run_apart(broker.wait_async(queued, seen, 0.05)) == []
     assert broker.wait(queued, seen, 0.05) == []
     broker.cancel(queued, "a")
 
