@@ -23,6 +23,7 @@ from engine.generate import RawStep, StoppedBy, generate, warm_up
 from engine.judging import flags, probe_moved
 from engine.ledger.routed import bytes_with_experts, routed_bytes
 from engine.model import Model
+from engine.neighbours import Neighbours
 from engine.probe import load_average, probe
 from engine.protocol import RunJob
 from engine.record import SCHEMA, FinalState, ModelFacts, Output, Probe, Prompt, ResidentBytes, Run, Step, StepBytes
@@ -193,7 +194,7 @@ class RunInProgress:
         ):
             self._warm_up.append(self._step(raw, model, lines, "", 0))
         teller.state("running")
-        self._answer = Answer(tokenizer.stream())
+        self._answer, neighbours = Answer(tokenizer.stream()), Neighbours()
         for raw in generate(
             model,
             ids,
@@ -214,9 +215,14 @@ class RunInProgress:
             self._steps.append(step)
             teller.step(step)
         teller.flush()
+        other_cores = neighbours.other_cores()
         after_ns = probe(self._device)
         self._probe = Probe(
-            before_ns=before_ns, after_ns=after_ns, load=load_average(), moved=probe_moved(before_ns, after_ns)
+            before_ns=before_ns,
+            after_ns=after_ns,
+            load=load_average(),
+            moved=probe_moved(before_ns, after_ns),
+            other_cores=other_cores,
         )
         return self._answer.output
 
