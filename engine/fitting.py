@@ -79,7 +79,7 @@ def _canonical(shapes: Shapes, spec: Spec) -> dict[str, tuple[int, ...]]:
     found = {}
     for name in named:
         try:
-            found[name] = tuple(named[name].shape)
+            found[name] = named.shape(name)
         except (RuntimeError, ValueError, IndexError, KeyError, StopIteration) as error:
             raise LabError(
                 "The weight files' tensor {name} cannot be put together as config.json announces it: "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import torch
 from safetensors import safe_open
@@ -21,6 +22,8 @@ from engine.weight_files import Stored, inspect
 
 _KEPT = 3
 """Tensors remembered, so that a loader may look at q, k and v, or gate and up, and then take them."""
+_REOPEN_BYTES = 1 << 24
+"""What may be read through one opening of the files."""
 
 
 def tensors(source: Source, dtype: torch.dtype | None = None) -> Mapping[str, Tensor]:
@@ -56,8 +59,9 @@ def tensors(source: Source, dtype: torch.dtype | None = None) -> Mapping[str, Te
 
 
 class _Files(Mapping[str, Tensor]):
-    """Reads tensors out of mapped files, opened anew for each: pages that were read count as this process's memory
-    for as long as their mapping lives, and a whole file's would be a second model.
+    """Reads tensors out of mapped files, opened anew every few megabytes: pages that were read count as this process's
+    memory for as long as their mapping lives, and a whole file's would be a second model. (Opened anew for each
+    tensor, a header of ten thousand experts would be read ten thousand times.)
     """
 
     def __init__(self, stored: Mapping[str, Stored], found: Mapping[str, Meant], dtype: torch.dtype | None) -> None:
@@ -65,6 +69,8 @@ class _Files(Mapping[str, Tensor]):
         self._found = found
         self._dtype = dtype
         self._kept: OrderedDict[str, Tensor] = OrderedDict()
+        self._open: dict[Path, safe_open] = {}
+        self._read_bytes = 0
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self._kept:
@@ -76,8 +82,14 @@ class _Files(Mapping[str, Tensor]):
         return self._kept[name]
 
     def _read(self, part: str) -> Tensor:
-        with safe_open(self._stored[part].file, framework="pt") as file:
-            tensor: Tensor = file.get_tensor(part)
+        if self._read_bytes > _REOPEN_BYTES:
+            self._open.clear()
+            self._read_bytes = 0
+        file = self._stored[part].file
+        if file not in self._open:
+            self._open[file] = safe_open(file, framework="pt")
+        tensor: Tensor = self._open[file].get_tensor(part)
+        self._read_bytes += tensor.nbytes
         return tensor
 
     def __iter__(self) -> Iterator[str]:

@@ -90,12 +90,13 @@ class Decoder(Model):
         return cls(
             spec,
             embedding=embedding,
+            # Before the layers: while it is copied it is in memory twice, and then it is better to hold little else.
+            head=Linear(embedding) if spec.tied else reader.linear("lm_head", bias=False),
             layers=[
                 Layer.read(layer, reader.under(f"model.layers.{index}."), spec.norm.eps)
                 for index, layer in enumerate(spec.layers)
             ],
             norm=reader.vector("model.norm.weight"),
-            head=Linear(embedding) if spec.tied else reader.linear("lm_head", bias=False),
             max_tokens=limit,
         )
 

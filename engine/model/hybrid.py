@@ -37,12 +37,13 @@ class HybridDecoder(Model):
         self.max_tokens = max_tokens
         self._embedding = reader.vector("model.embed_tokens.weight")
         self._positions = reader.vector("model.embed_positions.weight") if spec.positions else None
+        # Before the layers: while it is copied it is in memory twice, and then it is better to hold little else.
+        self._head = Linear(self._embedding) if spec.tied else reader.linear("lm_head", bias=False)
         self._layers = [
             HybridLayer.read(layer, reader.under(f"model.layers.{index}."), spec)
             for index, layer in enumerate(spec.layers)
         ]
         self._norm = Norm.read(spec, reader, "model.norm")
-        self._head = Linear(self._embedding) if spec.tied else reader.linear("lm_head", bias=False)
         self._distinct: list[int] = []
         self._allocate(batch=0, positions=0)
 

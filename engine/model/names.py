@@ -7,7 +7,8 @@ does not belong to a text step (vision tower, MTP layers) is left out. Nothing i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -60,12 +61,31 @@ CONV1D = re.compile(r"\.(c_attn|c_proj|c_fc)\.weight$")
 EXPERT = re.compile(r"^(?P<layer>.*\.mlp\.experts)\.(?P<index>\d+)\.(?P<part>\w+)\.weight$")
 
 
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """One matrix of all experts, [E, rows, columns], where each is stored alone: `parts` (gate above up, or one) by
+    expert, as the files name them.
+    """
+
+    parts: tuple[Mapping[int, str], ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The stored tensors in the order they have in the stack.
+
+        Raises:
+            KeyError: an expert lacks one of its parts.
+        """
+        return [part[expert] for expert in sorted(self.parts[0]) for part in self.parts]
+
+
 class Canonical(Mapping[str, Tensor]):
     """A checkpoint's tensors under the names this engine's readers ask for."""
 
     def __init__(self, tensors: Mapping[str, Tensor], spec: Spec) -> None:
         self._tensors = tensors
         self._sources: dict[str, Source] = {}
+        self._stacks: dict[str, Stack] = {}
         experts: dict[str, dict[str, dict[int, str]]] = {}
         for stored in tensors:
             if SKIPPED.search(stored):
@@ -80,23 +100,58 @@ class Canonical(Mapping[str, Tensor]):
                 turned = bool(CONV1D.search(stored))
                 self._sources.update(_split(name, self._read(stored, turned=turned), spec))
         for layer, parts in experts.items():
-            self._sources.update(_stacked(layer, parts, tensors))
+            self._stacks.update(_stacked(layer, parts))
         _repeat_folded(self._sources, spec)
 
     def __getitem__(self, name: str) -> Tensor:
-        return self._sources[name]()
+        if name not in self._stacks:
+            return self._sources[name]()
+        return _joined(list(self.pieces(name)), 0).view(self.shape(name))
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a tensor, without putting a stack of experts together.
+
+        Raises:
+            KeyError, ValueError: a stack whose parts are not all there, or not of one size.
+        """
+        if name not in self._stacks:
+            return tuple(self[name].shape)
+        stack, stored = self._stacks[name], self._tensors
+        shapes = [stored[part].shape for part in stack.names]
+        width = len(stack.parts)
+        if shapes != shapes[:width] * (len(shapes) // width) or len({columns for _, columns in shapes}) > 1:
+            raise ValueError(f"the experts of {name} differ in size")
+        return len(shapes) // width, sum(rows for rows, _ in shapes[:width]), shapes[0][1]
+
+    def is_stack(self, name: str) -> bool:
+        """Whether the experts of this tensor are stored one by one."""
+        return name in self._stacks
+
+    def pieces(self, name: str) -> Iterator[Tensor]:
+        """The stored tensors of a stack, one below another, each read when it is its turn."""
+        return (self._tensors[part] for part in self._stacks[name].names)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._sources
+        return name in self._sources or name in self._stacks
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._sources)
+        yield from self._sources
+        yield from self._stacks
 
     def __len__(self) -> int:
-        return len(self._sources)
+        return len(self._sources) + len(self._stacks)
 
     def _read(self, stored: str, *, turned: bool) -> Source:
         return lambda: self._tensors[stored].t() if turned else self._tensors[stored]
+
+
+def _joined(parts: Sequence[Tensor], dim: int) -> Tensor:
+    """`torch.cat`; of tensors without numbers the shape alone, because torch would load its compiler to tell it."""
+    if not parts[0].is_meta:
+        return torch.cat(list(parts), dim)
+    shape = list(parts[0].shape)
+    shape[dim] = sum(part.shape[dim] for part in parts)
+    return parts[0].new_empty(shape)
 
 
 def renamed(stored: str) -> str:
@@ -161,7 +216,7 @@ def _by_key_head(fused: Tensor, spec: Spec) -> list[Tensor]:
     heads = torch.unflatten(fused, 0, (delta.key_heads, -1))
     parts = torch.split(heads, [delta.key_dim, delta.key_dim, shared, shared], dim=1)
     q, k, v, z = (part.flatten(0, 1) for part in parts)
-    return [torch.cat((q, k, v)), z]
+    return [_joined((q, k, v), 0), z]
 
 
 def _halves(fused: Tensor, spec: Spec) -> list[Tensor]:
@@ -173,18 +228,17 @@ def _halves(fused: Tensor, spec: Spec) -> list[Tensor]:
 def _untangled(stored: Tensor, name: str) -> Tensor:
     """gpt-oss stores experts as [in, out] with gate and up in turns; here [out, in], gate first."""
     tensor = stored if name.endswith("_bias") else stored.mT
-    return torch.cat((tensor[:, ::2], tensor[:, 1::2]), dim=1) if name.startswith("gate_up") else tensor
+    return _joined((tensor[:, ::2], tensor[:, 1::2]), 1) if name.startswith("gate_up") else tensor
 
 
-def _stacked(layer: str, parts: Mapping[str, Mapping[int, str]], tensors: Mapping[str, Tensor]) -> dict[str, Source]:
+def _stacked(layer: str, parts: Mapping[str, Mapping[int, str]]) -> dict[str, Stack]:
     """Experts stored one by one, as one tensor: [E, 2m, h] with gate above up, [E, h, m]."""
-
-    def stack(names: tuple[str, ...]) -> Tensor:
-        return torch.stack([torch.cat([tensors[parts[x][e]] for x in names]) for e in sorted(parts[names[0]])])
-
     up = ("gate_proj", "up_proj") if "gate_proj" in parts else ("up_proj",)
     wide = f"{layer}.gate_up_proj" if len(up) == 2 else f"{layer}.up_proj"
-    return {wide: lambda: stack(up), f"{layer}.down_proj": lambda: stack(("down_proj",))}
+    return {
+        wide: Stack(tuple(parts.get(name, {}) for name in up)),
+        f"{layer}.down_proj": Stack((parts.get("down_proj", {}),)),
+    }
 
 
 def _repeat_folded(sources: dict[str, Source], spec: Spec) -> None:
@@ -208,6 +262,6 @@ def _copies(above: Source | None, one: Source, count: int) -> Source:
     def read() -> Tensor:
         single = one()
         many = single.expand(count, *single.shape)
-        return many if above is None else torch.cat((above(), many), dim=1)
+        return many if above is None else _joined((above(), many), 1)
 
     return read

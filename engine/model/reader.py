@@ -14,6 +14,7 @@ from torch import Tensor
 
 from engine.errors import LabError
 from engine.model.linear import Linear
+from engine.model.names import Canonical
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +40,30 @@ class Reader:
         return Linear(weight, self._stack([f"{name}.bias" for name in names]) if bias else None)
 
     def _stack(self, names: Sequence[str]) -> Tensor:
-        shapes = [self._take(name).shape for name in names]
+        shapes = [self._shape(name) for name in names]
         stacked = torch.empty(sum(s[0] for s in shapes), *shapes[0][1:], dtype=self.dtype, device=self.device)
         row = 0
         for name, shape in zip(names, shapes, strict=True):
-            stacked[row : row + shape[0]].copy_(self._take(name))
+            self._fill(stacked[row : row + shape[0]], name)
             row += shape[0]
         return stacked
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        full = self.prefix + name
+        if isinstance(self.tensors, Canonical) and full in self.tensors:
+            return self.tensors.shape(full)
+        return tuple(self._take(name).shape)
+
+    def _fill(self, target: Tensor, name: str) -> None:
+        """Copy a tensor to its place; experts that are stored one by one, one by one."""
+        full = self.prefix + name
+        if not (isinstance(self.tensors, Canonical) and self.tensors.is_stack(full)):
+            target.copy_(self._take(name))
+            return
+        rows, first = target.flatten(0, 1), 0
+        for piece in self.tensors.pieces(full):
+            rows[first : first + len(piece)].copy_(piece)
+            first += len(piece)
 
     def _take(self, name: str) -> Tensor:
         try:
