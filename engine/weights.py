@@ -88,7 +88,7 @@ class _Files(Mapping[str, Tensor]):
         file = self._stored[part].file
         if file not in self._open:
             self._open[file] = safe_open(file, framework="pt")
-        tensor: Tensor = self._open[file].get_tensor(part)
+        tensor: Tensor = self._open[file].get_tensor(part)  # type: ignore[no-untyped-call]
         self._read_bytes += tensor.nbytes
         return tensor
 
