@@ -49,6 +49,22 @@ def stop(run_id: str) -> None:
         st.session_state["problem"] = error.sentence
 
 
+def others(going: RunView | None, mine: str | None) -> None:
+    """What the reader's buttons do while a run goes on that is not the one on show, or not theirs."""
+    if mine is not None and (run is None or mine != run.id):
+        link = build_link("", run=mine, language=t.language)
+        st.caption(t("Your own run is still going: [show it]({link}).", link=link))
+    if mine is not None:
+        return
+    machine = lab.machine()
+    if going is not None:
+        st.caption(t("You are watching someone else's run: only they can cancel it."))
+    if going is not None or machine.worker == "busy" or machine.waiting:
+        said = {"place": t.number(machine.waiting + 1), "wait": t.number(max(1.0, machine.expected_wait_s), 0)}
+        st.caption(t("The engine is at work for someone else. Press Run and yours waits its turn: place {place} in the "
+                     "queue, in about {wait} s.", **said))  # fmt: skip
+
+
 def show_imported() -> None:
     """A record was taken in from a file."""
     session.show_run(st.session_state["import"]["imported"])
@@ -56,29 +72,27 @@ def show_imported() -> None:
 
 run, problem = run_on_show()
 going = run if isinstance(run, RunView) and run.state not in FINAL_STATES else None
-controls.seed(run if isinstance(run, Run) and "run" in st.query_params else None)
+controls.seed(t, run if isinstance(run, Run) and "run" in st.query_params else None)
 
 st.title(t("Live run"))
 st.markdown(
     t(
-        "The model reads your prompt in one pass, then writes one token a pass. Each pass is a point on the chart: how "
-        "long it took, beside what this machine could do at best and what was expected before the run."
+        "The model reads your prompt in one pass, then writes one token (a piece of a word) a pass. Each pass is a "
+        "point on the chart: how long it took, beside what the machine could do at best and what was expected before "
+        "the run."
     )
 )
 
 left, right = st.columns([4, 7], gap="large")
 with left:
-    view = controls.draw(t)
     mine = lab.active_run(me)
+    view = controls.draw(t, is_running=mine is not None)
     with st.container(horizontal=True):
         st.button(t("Run"), type="primary", icon=":material/play_arrow:", on_click=start, disabled=mine is not None)
         if going is not None:
             st.button(t("Cancel"), icon=":material/stop:", on_click=stop, args=(going.id,), disabled=mine != going.id,
                       help=None if mine == going.id else t("Only whoever started a run can cancel it."))  # fmt: skip
-    if mine is not None and (run is None or mine != run.id):
-        st.caption(
-            t("Your own run is still going: [show it]({link}).", link=build_link("", run=mine, language=t.language))
-        )
+    others(going, mine)
     said = st.session_state.pop("problem", None)
     if said is not None:
         st.error(plain(t.sentence(said)), icon=":material/error:")
@@ -89,17 +103,13 @@ with right:
     if problem is not None:
         st.error(plain(t.sentence(problem.sentence)), icon=":material/link_off:")
     if isinstance(run, Run):
-        if "run" not in st.query_params:
-            st.caption(t("A recorded run, measured on {device}. Press Run to measure this machine.",
-                         device=plain(run.device.name) if run.device else "?"))  # fmt: skip
-        summary.headline(t, run)
+        summary.headline(t, run, is_elsewhere=runs.elsewhere(run))
     components.live_view(
         live_data(t, run, asked=view, measured=lab.machine().ceilings), key="live", on_end=lambda: None
     )
 
 if isinstance(run, Run):
     if run.summary is not None:
-        summary.advice(t, run.summary)
         summary.metrics(t, run.summary)
     if "run" in st.query_params:  # the recorded run of a first visit goes without: its tables cost every visitor
         summary.details(t, run)

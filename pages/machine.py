@@ -10,6 +10,7 @@ from engine.errors import LabError
 from engine.tasks import MachineView
 from pages._parts import charts, machine_facts, session
 from pages._parts.plain import plain
+from pages._parts.time_left import time_left
 from pages._parts.words import Words
 
 t = session.words()
@@ -46,8 +47,12 @@ def progress_view() -> None:
     task = lab.machine().calibration
     if task is None or task.ended:
         st.rerun()
-    said = t.sentence(task.progress.sentence) if task.progress else t("Waiting for its turn.")
-    st.progress((task.progress.fraction if task.progress else None) or 0.0, plain(said))
+    if task.progress is None:
+        st.caption(t("Waiting for its turn: it starts when what the engine does now has ended."))
+    else:
+        fraction = task.progress.fraction
+        said = [t.sentence(task.progress.sentence), time_left(t, task.id, fraction)]
+        st.progress(fraction or 0.0, plain(" · ".join(part for part in said if part)))
     st.button(t("Cancel"), icon=":material/stop:", on_click=cancel, args=(task.id,), disabled=task.owner != me)
 
 
@@ -57,8 +62,8 @@ def ceilings_view(t: Words, ceilings: Ceilings) -> None:
     st.header(t("How fast it reads"))
     st.caption(
         t(
-            "A working set that fits in a cache is read faster than one that comes from memory. A model is "
-            "judged by the bandwidth at its own size."
+            "A working set that fits in a cache is read faster than one that comes from memory. A run is "
+            "judged by the rate at the bytes its own steps read, so its verdict may name another than the cards above."
         )
     )
     st.plotly_chart(charts.bandwidth_figure(t, ceilings), config=charts.CONFIG, key="bandwidth",

@@ -70,15 +70,24 @@ def rows_figure(t: Words, points: list[LinearPoint], ceilings: Ceilings) -> go.F
     if peak:
         limits = (peak, ceilings.bandwidth_at(points[0].working_set_bytes), ridge.WEIGHT_BYTES[points[0].dtype])
         knee = ridge.rows_at_ridge(*limits)
-        rows = sorted({1.0, knee, 2 * knee, float(max(point.rows for point in points))})
+        corners = sorted({1.0, knee, 2 * knee, float(max(point.rows for point in points))})
         curves.append({
-            "type": "scatter", "mode": "lines", "name": t("measured roof"), "hoverinfo": "skip", "x": rows,
-            "y": [ridge.attainable_flops_per_s(each, *limits) / 1e9 for each in rows],
+            "type": "scatter", "mode": "lines", "name": t("measured roof"), "hoverinfo": "skip", "x": corners,
+            "y": [ridge.attainable_flops_per_s(each, *limits) / 1e9 for each in corners],
             "line": {"color": palette.FLOOR, "width": 1.6, "dash": "dot"},
         })  # fmt: skip
-        marks.append(_Mark(knee, t("ridge: {rows} rows", rows=t.number(knee)), palette.FLOOR))
-    x = {"title": t("rows multiplied at once"), "tickvals": [2**power for power in range(12)]}
-    return _figure(curves, marks, x, {"type": "log", "title": "GFLOP/s", "dtick": "D2"})
+        marks.append(_Mark(knee, t("this model's ridge: {rows} rows", rows=t.number(knee)), palette.FLOOR))
+    rows = [2**power for power in range(12)]
+    x = {"title": t("rows multiplied at once"), "tickvals": rows, "ticktext": [t.number(each) for each in rows]}
+    rates = [point.flops_per_s / 1e9 for point in points]
+    return _figure(curves, marks, x, {"type": "log", "title": "GFLOP/s", **_ticks(t, min(rates), max(rates))})
+
+
+def _ticks(t: Words, low: float, high: float) -> dict[str, Any]:
+    """Whole numbers at 1, 2 and 5 of each power of ten: Plotly writes only the leading digit there."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+    return {"tickvals": ticks, "ticktext": [t.number(tick) for tick in ticks]}
 
 
 def _matrix_curve(t: Words, k: int, n: int, points: list[LinearPoint], colour: str) -> dict[str, Any]:
@@ -86,7 +95,7 @@ def _matrix_curve(t: Words, k: int, n: int, points: list[LinearPoint], colour: s
     return {
         "type": "scatter", "mode": "lines+markers", "name": f"{k} × {n}", "line": {"color": colour, "width": 2},
         "x": [point.rows for point in points], "y": [point.flops_per_s / 1e9 for point in points],
-        "hovertemplate": f"{k} × {n}, %{{x}} {t('rows')}: %{{y:.3~g}} GFLOP/s<extra></extra>",
+        "hovertemplate": f"{k} × {n}, %{{x:,}} {t('rows')}: %{{y:,.3~r}} GFLOP/s<extra></extra>",
     }  # fmt: skip
 
 

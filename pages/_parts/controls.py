@@ -30,6 +30,8 @@ EXAMPLES = {
     * 4
     + "So what would make this library faster?",
 }
+# What stands in the box at first, by the page's language: a text the small demo model can go on with.
+FIRST_PROMPTS = {"en": EXAMPLES["A story"], "zh": EXAMPLES["The lesson's sentence"]}
 LATE_S = 2.0
 _NAMES = [field.name for field in fields(View)]
 
@@ -51,10 +53,11 @@ class _Address:
         return not is_late
 
 
-def seed(run: Run | None) -> None:
+def seed(t: Words, run: Run | None) -> None:
     """Put the address's values into the controls when they are news; what this session wrote itself is none.
 
-    A link to a run without controls of its own starts from that run's request.
+    A link to a run without controls of its own starts from that run's request. The first prompt is in the page's
+    language, and follows it until the reader writes another.
     """
     query = {name: value for name, value in st.query_params.to_dict().items() if name in _NAMES}
     address: _Address | None = st.session_state.get("address")
@@ -75,7 +78,13 @@ def seed(run: Run | None) -> None:
         if is_news or name not in st.session_state:
             st.session_state[name] = value
     if "prompt" not in st.session_state:
-        st.session_state["prompt"] = st.session_state.get("kept_prompt", EXAMPLES["The lesson's sentence"])
+        st.session_state["prompt"] = st.session_state.get("kept_prompt", FIRST_PROMPTS[t.language])
+    if (
+        st.session_state["prompt"] in FIRST_PROMPTS.values()
+        and st.session_state.get("prompt_language", t.language) != t.language
+    ):
+        st.session_state["prompt"] = FIRST_PROMPTS[t.language]
+    st.session_state["prompt_language"] = t.language
 
 
 def keep(view: View) -> None:
@@ -107,14 +116,19 @@ def _of_request(request: RunRequest) -> View:
     return parse_view(to_query(view))  # a run from the command line may lie outside what the controls can hold
 
 
-def draw(t: Words) -> View:
-    """Draw every control and return what they say now."""
+def draw(t: Words, *, is_running: bool) -> View:
+    """Draw every control and return what they say now.
+
+    Args:
+        is_running: the reader's own run is going on, and says itself what it fetches.
+    """
     _prompt(t)
     choices = {choice.id: choice for choice in checkpoint.available()}
     st.selectbox(t("Model"), list(choices), key="model", format_func=lambda each: _model_label(t, choices[each]))
-    if not choices[st.session_state["model"]].fetched:
+    if not is_running and not choices[st.session_state["model"]].fetched:
         st.caption(t("Not on this machine yet: the first run fetches it, once."))
-    left, right = st.columns(2)
+    with st.container(key="sizes"):
+        left, right = st.columns(2)
     _number(left, t("Length"), "length", t(terms.LENGTH))
     _number(right, t("Batch"), "batch", t(terms.BATCH))
     with st.expander(t("More: sampling and number format")):
@@ -140,7 +154,7 @@ def _prompt(t: Words) -> None:
             st.session_state["prompt"] = EXAMPLES[chosen]
             st.session_state["example"] = None
 
-    st.text_area(t("Prompt"), key="prompt", height=120)
+    st.text_area(t("Prompt"), key="prompt", height=92)
     st.pills(
         t("Examples"),
         list(EXAMPLES),

@@ -7,17 +7,15 @@ not change what an old link shows.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
-from urllib.parse import urlencode
 
 from engine.record import RUN_ID_PATTERN
+from pages._parts.query import VERSION, Ends, link, number, read, write
 from pages._parts.words import LANGUAGES
 
-VERSION = 1
 DTYPES = ("float32", "bfloat16")
 MODEL_PATTERN = r"^[A-Za-z0-9._@=:/-]{1,120}$"
 
@@ -38,7 +36,7 @@ class View:
     dtype: str = "float32"
 
 
-LIMITS: dict[str, tuple[float, float]] = {
+LIMITS: dict[str, Ends] = {
     "length": (1, 2048),
     "batch": (1, 64),
     "temperature": (0.0, 2.0),
@@ -51,13 +49,7 @@ LIMITS: dict[str, tuple[float, float]] = {
 
 def parse_view(query: Mapping[str, Any]) -> View:
     """The view a query string asks for. A value out of range is clamped, one that makes no sense is the default."""
-    view = View()
-    for field in fields(View):
-        raw = query.get(field.name)
-        if isinstance(raw, str):
-            parsed = _parse(field.name, getattr(view, field.name), raw)
-            view = replace(view, **{field.name: parsed})
-    return view
+    return read(View(), query, _parse)
 
 
 def _parse(name: str, default: Any, raw: str) -> Any:
@@ -67,15 +59,7 @@ def _parse(name: str, default: Any, raw: str) -> Any:
         return raw if raw in DTYPES else default
     if name == "chat":
         return {"1": True, "true": True, "0": False, "false": False}.get(raw.lower(), default)
-    try:
-        number = float(raw)
-    except ValueError:
-        return default
-    if not math.isfinite(number):
-        return default
-    low, high = LIMITS[name]
-    clamped = min(max(number, low), high)
-    return int(clamped) if isinstance(default, int) else clamped
+    return number(default, raw, LIMITS[name])
 
 
 def parse_run(query: Mapping[str, Any]) -> str | None:
@@ -92,13 +76,7 @@ def parse_language(query: Mapping[str, Any]) -> str | None:
 
 def to_query(view: View) -> dict[str, str]:
     """Every control as a URL parameter; `parse_view` gives the same view back."""
-    return {field.name: _write(getattr(view, field.name)) for field in fields(View)}
-
-
-def _write(value: Any) -> str:
-    if isinstance(value, bool):
-        return "1" if value else "0"
-    return repr(value) if isinstance(value, float) else str(value)
+    return {field.name: write(getattr(view, field.name)) for field in fields(View)}
 
 
 def build_link(
@@ -109,5 +87,4 @@ def build_link(
     query |= to_query(view) if view else {}
     query |= {"run": run} if run else {}
     query |= {"lang": language} if language else {}
-    address = f"{base.rstrip('/')}/{page.lstrip('/')}"
-    return f"{address}?{urlencode(query)}" if query else address
+    return link(base, page, query)

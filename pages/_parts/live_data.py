@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from engine import checkpoint
 from engine.ceilings import Ceilings
 from engine.record import Run, RunView
 from engine.request import DTYPES
@@ -23,6 +24,10 @@ _COLOURS = {
 }
 
 
+SMALL_PARAMETERS = 3e9
+"""A model below this often writes nonsense, and a reader who does not know that blames the lab."""
+
+
 def live_data(t: Words, run: Run | RunView | None, *, asked: View, measured: Ceilings | None) -> dict[str, Any]:
     """The component's data.
 
@@ -40,9 +45,30 @@ def live_data(t: Words, run: Run | RunView | None, *, asked: View, measured: Cei
         "plotly": session.base_path() + api.PLOTLY_PATH,
         "locale": t.language,
         "colours": _COLOURS,
-        "words": _words(t),
+        "words": _words(t) | {"writer": _writer(t, run)},
         "limits": _limits(ceilings, DTYPES.get((run.request.dtype if run else None) or asked.dtype, "fp32")),
     }
+
+
+def _writer(t: Words, run: Run | RunView | None) -> str:
+    """What to think of the text: who writes it."""
+    if isinstance(run, Run) and run.model is not None:
+        weights, parameters = run.model.weights, run.model.parameters
+    else:
+        asked = run.request.model if run else None
+        choice = next((each for each in checkpoint.available() if each.id == asked), None)
+        if choice is None:
+            return ""
+        weights, parameters = choice.weights, choice.parameters
+    if weights == "random":
+        return t("The weights are random: the text means nothing, the timing is real.")
+    if not 0 < parameters < SMALL_PARAMETERS:
+        return ""
+    return t(
+        "A small model, {count} million parameters: what it writes may be wrong or make no sense. The timing is what "
+        "counts here.",
+        count=t.number(parameters / 1e6, 0),
+    )
 
 
 def _limits(ceilings: Ceilings | None, dtype: str) -> dict[str, float | None]:
@@ -69,6 +95,8 @@ def _words(t: Words) -> dict[str, str]:
         "log": t("logarithmic"),
         "writing": t("What the model writes"),
         "idle": t("Nothing has run yet. Press Run."),
+        "opening": t("Opening the run."),
+        "left": t("about {seconds} s left"),
         "running": t("Step {step} of at most {length}; the last one took {time}."),
         "reconnecting": t("The connection was lost; trying again."),
         "no_chart": t("The chart could not be loaded; reload the page."),

@@ -34,18 +34,20 @@ def metrics(t: Words, ceilings: Ceilings) -> None:
         st.warning(plain(t.sentence(busy)), icon=":material/warning:")
     memory, cache = ceilings.bandwidth[-1], max(ceilings.bandwidth, key=lambda point: point.bytes_per_s)
     shown = [
-        (t("From memory"), t.bandwidth(memory.bytes_per_s), memory.spread, None),
-        (t("From cache, at best"), t.bandwidth(cache.bytes_per_s), cache.spread, None),
-        *((t("Multiplies, {dtype}", dtype=dtype), t.rate(rate), ceilings.peak_spread, None)
+        *((label, t.bandwidth(point.bytes_per_s), point.spread, t.binary_size(point.working_set_bytes),
+           t("How fast it reads {size} over and over.", size=t.binary_size(point.working_set_bytes)))
+          for label, point in ((t("Reads from memory"), memory), (t("Reads from cache"), cache))),
+        *((t("Multiplies, {dtype}", dtype=dtype), t.rate(rate), ceilings.peak_spread, None, t(terms.PEAK))
           for dtype, rate in ceilings.peak_flops_per_s.items()),
-        (t("Launch cost"), t.duration(ceilings.launch_ns), ceilings.launch_spread, t(terms.LAUNCH)),
+        (t("Launch cost"), t.duration(ceilings.launch_ns), ceilings.launch_spread, None, t(terms.LAUNCH)),
     ]  # fmt: skip
     with st.container(key="ceilings"):
-        for label, value, spread, explanation in shown:
+        for label, value, spread, size, explanation in shown:
+            plus_minus = f"± {t.percent(spread)}"
             st.metric(
                 label,
                 value,
-                f"± {t.percent(spread)}",
+                plus_minus if size is None else t("{spread} at {size}", spread=plus_minus, size=size),
                 delta_color="off",
                 delta_arrow="off",
                 help=explanation,
@@ -67,7 +69,7 @@ def ridges(t: Words, ceilings: Ceilings) -> None:
     said = [t("{dtype}: {rows} rows", dtype=dtype, rows=t.number(rows)) for dtype, rows in here.items()]
     st.markdown(
         t(
-            "This machine turns at **{here}** for each reading of the weights, {card} at **{there} rows** (bf16). "
+            "With weights read from memory this machine turns at **{here}**, {card} at **{there} rows** (bf16). "
             "With fewer, a pass costs the same however few rows it has: "
             "that is why writing one token at a time is slow.",
             here=t(", ").join(said),
@@ -86,5 +88,25 @@ def ridges(t: Words, ceilings: Ceilings) -> None:
     for group, tab in zip(groups, st.tabs(names), strict=True):
         points = [point for point in ceilings.linear if (point.dtype, point.working_set_bytes) == group]
         with tab:
+            _own_ridge(t, ceilings, *group)
             st.plotly_chart(charts.rows_figure(t, points, ceilings), config=charts.CONFIG, key=f"rows_{group}",
                             alt=t("Rate of a multiplication against its rows."))  # fmt: skip
+
+
+def _own_ridge(t: Words, ceilings: Ceilings, dtype: str, working_set_bytes: int) -> None:
+    """Why this model's ridge may lie elsewhere than the one named above."""
+    peak = ceilings.peak_flops_per_s.get(dtype)
+    if peak is None:
+        return
+    rate = ceilings.bandwidth_at(working_set_bytes)
+    rows = ridge.rows_at_ridge(peak, rate, ridge.WEIGHT_BYTES[dtype])
+    st.caption(
+        t(
+            "A model of {size} is read at {rate} here, so in {dtype} it turns at {rows} rows. A curve that "
+            "turns later is a kernel that stays below the roof.",
+            size=t.size(working_set_bytes),
+            rate=t.bandwidth(rate),
+            dtype=dtype,
+            rows=t.number(rows),
+        )
+    )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from engine import broker
+from engine import broker, recorded
+from engine.ceilings import DeviceFacts
 from engine.errors import LabError
 from engine.record import Run, RunView
+from engine.record_io import imported_at
 
 
 def find(run_id: str) -> Run | RunView:
@@ -19,17 +21,20 @@ def find(run_id: str) -> Run | RunView:
 
 def shipped() -> Run | None:
     """The recorded run a first visit sees: the newest that ships with the lab, if any does."""
-    from engine import recorded
-
     runs = recorded.runs()
     return max(runs.values(), key=lambda run: run.created_at) if runs else None
 
 
-def imported(run: Run) -> bool:
-    """Whether the run came from a file, so that nothing of it was measured here."""
-    from engine.record_io import imported_at
+def elsewhere(run: Run) -> bool:
+    """Whether the run was measured on another machine: it shipped with the lab, came from a file, or names one."""
+    if run.id in recorded.runs() or imported_at(run) is not None:
+        return True
+    here = broker.current().machine().devices
+    return bool(run.device and here) and not any(_same(run.device, each) for each in here)
 
-    return imported_at(run) is not None
+
+def _same(one: DeviceFacts | None, other: DeviceFacts) -> bool:
+    return one is not None and (one.kind, one.name, one.memory_bytes) == (other.kind, other.name, other.memory_bytes)
 
 
 def missing() -> LabError:

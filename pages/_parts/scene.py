@@ -12,17 +12,17 @@ import math
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
-from urllib.parse import urlencode
 
 from engine import catalogue, hardware
 from engine.ledger import KV_LAYOUTS, WEIGHT_LAYOUTS
 from engine.measured_device import THIS_MACHINE
 from engine.record import RUN_ID_PATTERN
+from pages._parts.query import VERSION, Ends, number, read, write
+from pages._parts.query import link as address
 
-VERSION = 1
 CUSTOM = "custom"
 OWN = "own"
 STATES = ("fp32", "bf16")
@@ -60,7 +60,7 @@ class Scene:
     runs: str = ""
 
 
-LIMITS: dict[str, tuple[float, float]] = {
+LIMITS: dict[str, Ends] = {
     "prompt": (1, 131_072),
     "batch": (1, 1024),
     "context": (1, 1_048_576),
@@ -109,17 +109,12 @@ def device_choices() -> tuple[str, ...]:
 
 def parse_scene(query: Mapping[str, Any], otherwise: Scene | None = None) -> Scene:
     """The scene a query string asks for. Out of range is clamped; what makes no sense is the default."""
-    scene = otherwise or Scene()
-    for field in fields(Scene):
-        raw = query.get(field.name)
-        if isinstance(raw, str):
-            scene = replace(scene, **{field.name: _parse(field.name, field.default, raw)})
-    return scene
+    return read(otherwise or Scene(), query, _parse)
 
 
 def _parse(name: str, default: Any, raw: str) -> Any:
     if name in LIMITS:
-        return _number(name, default, raw)
+        return number(default, raw, LIMITS[name])
     if name in CHOICES:
         return raw if raw in CHOICES[name] else default
     if name == "model":
@@ -134,25 +129,13 @@ def _parse(name: str, default: Any, raw: str) -> Any:
     return raw if unpack_config(raw) else default  # name == "config"
 
 
-def _number(name: str, default: Any, raw: str) -> Any:
-    try:
-        number = float(raw)
-    except ValueError:
-        return default
-    if not math.isfinite(number):
-        return default
-    low, high = LIMITS[name]
-    clamped = min(max(number, low), high)
-    return int(clamped) if isinstance(default, int) else clamped
-
-
 def to_query(scene: Scene, names: Sequence[str]) -> dict[str, str]:
     """These controls as URL parameters; `parse_scene` gives the same values back."""
-    query = {name: _write(getattr(scene, name)) for name in names if name not in ("config", "tflops", "gbs", "gb")}
+    query = {name: write(getattr(scene, name)) for name in names if name not in ("config", "tflops", "gbs", "gb")}
     if "model" in names and scene.model == CUSTOM:
         query["config"] = scene.config
     if CUSTOM in (query.get("device"), query.get("before")):
-        query |= {name: _write(getattr(scene, name)) for name in ("tflops", "gbs", "gb")}
+        query |= {name: write(getattr(scene, name)) for name in ("tflops", "gbs", "gb")}
     return query
 
 
@@ -161,14 +144,9 @@ def read_names(names: Sequence[str]) -> tuple[str, ...]:
     return (*names, *(("config",) if "model" in names else ()), *(("tflops", "gbs", "gb") if "device" in names else ()))
 
 
-def _write(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def link(base: str, page: str, scene: Scene, names: Sequence[str], language: str) -> str:
     """An absolute link to a page of the lab at `base` with every value it shows."""
-    query = {"v": str(VERSION), **to_query(scene, names), "lang": language}
-    return f"{base.rstrip('/')}/{page}?{urlencode(query)}"
+    return address(base, page, {"v": str(VERSION), **to_query(scene, names), "lang": language})
 
 
 def pack_config(text: str) -> str:

@@ -9,27 +9,31 @@ import streamlit as st
 
 from engine.errors import N_, Sentence
 from engine.record import Run, Summary
-from pages._parts import components, runs, session, terms
+from pages._parts import components, session, terms
 from pages._parts.links import build_link
 from pages._parts.plain import plain
 from pages._parts.words import Words
 
 MAX_CHIPS = 400
+MAX_PROMPT = 120
 _BOUNDS = (N_("memory"), N_("compute"), N_("launches"))  # a step's `bound`, said with t(step.bound)
 
 
-def headline(t: Words, run: Run) -> None:
-    """The verdict, first of all; for a run without one, why there is none."""
+def headline(t: Words, run: Run, *, is_elsewhere: bool) -> None:
+    """Where it was recorded, if not here; the verdict, or why there is none; what to do about a doubtful one."""
+    if is_elsewhere:
+        _recorded(t, run)
     if run.error is not None:
         st.error(plain(t.sentence(run.error)), icon=":material/error:")
     if run.summary is not None:
         first, *rest = run.summary.verdict_sentences or [Sentence(template=run.summary.verdict)]
+        said, more = t.sentence(first), t.sentences(rest)
         with st.container(key="verdict"):
-            st.text(t.sentence(first))
-        if rest:
-            st.text(t.sentences(rest))
-    if runs.imported(run):
-        st.info(t("Taken in from a file: measured elsewhere, not on this machine."), icon=":material/file_open:")
+            st.text(t.of_another(said) if is_elsewhere else said)
+        if more:
+            st.text(t.of_another(more) if is_elsewhere else more)
+        if not is_elsewhere:
+            _advice(t, run.summary)
     notes = run.model.notes if run.model is not None else []
     for note in notes:
         st.text(t.sentence(note))
@@ -37,7 +41,20 @@ def headline(t: Words, run: Run) -> None:
         st.caption(t("This model's weights are random: its times are real, its text means nothing."))
 
 
-def advice(t: Words, summary: Summary) -> None:
+def _recorded(t: Words, run: Run) -> None:
+    """Whose run it is, and what it was asked: the prompt box beside it may hold another text."""
+    device = plain(run.device.name) if run.device else t("another machine")
+    when, asked = t.day(run.created_at), " ".join(run.request.prompt.split())
+    prompt = plain(asked if len(asked) <= MAX_PROMPT else f"{asked[:MAX_PROMPT]}…")
+    badge = t("recorded")
+    st.markdown(
+        f":violet-badge[:material/history: {badge}] "
+        + t("on **{device}** on {when}, not on the machine you are using now. Its prompt: “{prompt}”",
+            device=device, when=when, prompt=prompt)
+    )  # fmt: skip
+
+
+def _advice(t: Words, summary: Summary) -> None:
     """What to do about a doubtful run; the verdict has said what is doubtful."""
     said = {
         "beats_roof": t(

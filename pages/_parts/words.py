@@ -19,10 +19,11 @@ from babel import Locale, dates, numbers
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 
-from engine.errors import Scalar, Sentence
+from engine.errors import N_, Scalar, Sentence
 
 LANGUAGES = {"en": "English", "zh": "中文"}
 _FOLDER = Path(__file__).parent.parent / "_words"
+_THIS, _THAT = N_("this machine"), N_("that machine")
 _LOCALES = {"en": Locale("en"), "zh": Locale("zh", script="Hans")}
 
 
@@ -69,6 +70,10 @@ class Words:
         except (KeyError, IndexError, ValueError):  # a record from elsewhere may carry a template we cannot fill
             return template
 
+    def of_another(self, text: str) -> str:
+        """What a record says of "this machine", where another machine is meant."""
+        return text.replace(self(_THIS), self(_THAT))
+
     def sentences(self, sentences: Iterable[Sentence]) -> str:
         """Several sentences as one paragraph; Chinese sentences follow each other without a space."""
         return ("" if self.language == "zh" else " ").join(self.sentence(sentence) for sentence in sentences)
@@ -112,6 +117,14 @@ class Words:
         except ValueError:
             return iso
         return f"{dates.format_datetime(when, 'medium', locale=_LOCALES[self.language])} UTC"
+
+    def day(self, iso: str) -> str:
+        """A time stamp of a record as a date, in UTC as recorded; as it stands if it is none."""
+        try:
+            when = datetime.fromisoformat(iso).astimezone(UTC)
+        except ValueError:
+            return iso
+        return str(dates.format_date(when, "long", locale=_LOCALES[self.language]))
 
     def bandwidth(self, bytes_per_s: float) -> str:
         """Bytes a second: 18.2 GB/s."""

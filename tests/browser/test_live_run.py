@@ -66,6 +66,8 @@ def _range(page: Page) -> list[float]:
 
 def test_the_demo_model_writes_and_says_where_the_time_went(page: Page, lab: Lab) -> None:
     open_live(page, lab.url, length=12)
+    assert page.locator(".st-key-prompt textarea").input_value().isascii()  # an English page asks in English
+    page.get_by_role("button", name="The lesson's sentence").click()
     expect(page.locator(".rl-chips").first).to_contain_text("小明")  # as Qwen splits it; as bytes above
     expect(page.locator(".rl-chips").first).to_contain_text("13 tokens for this model")
     press_run(page)

@@ -8,6 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from engine import broker, recorded
+from pages._parts.controls import FIRST_PROMPTS
 
 Open = Callable[..., AppTest]
 
@@ -106,7 +107,32 @@ def test_an_example_fills_the_prompt(open_page: Open) -> None:
 def test_a_first_visit_shows_a_recorded_run_or_says_what_to_do(open_page: Open) -> None:
     test = open_page(lang="en")
     said = _said(test)
-    assert ("A recorded run, measured on" in said) == bool(recorded.runs())
+    assert ("not on the machine you are using now" in said) == bool(recorded.runs())
+    assert "this machine cannot read" not in said  # of another machine than the reader's
+
+
+def test_a_recorded_run_names_its_own_prompt_machine_and_day(open_page: Open) -> None:
+    test = open_page(lang="en")
+    [shown] = [each.value.replace("\\", "") for each in test.markdown if "recorded" in each.value]
+    run = max(recorded.runs().values(), key=lambda each: each.created_at)
+    assert run.device is not None
+    assert run.device.name in shown
+    assert run.request.prompt in shown
+    assert run.request.prompt != test.text_area(key="prompt").value
+    assert run.created_at[:4] in shown
+
+
+@pytest.mark.parametrize(("first", "then"), [("en", "zh"), ("zh", "en")])
+def test_the_first_prompt_is_in_the_pages_language_until_the_reader_writes(
+    open_page: Open, first: str, then: str
+) -> None:
+    test = open_page(lang=first)
+    assert test.text_area(key="prompt").value == FIRST_PROMPTS[first]
+    test.query_params["lang"] = then
+    assert test.run().text_area(key="prompt").value == FIRST_PROMPTS[then]
+    test.text_area(key="prompt").set_value("mine").run()
+    test.query_params["lang"] = first
+    assert test.run().text_area(key="prompt").value == "mine"
 
 
 def test_a_machine_never_measured_says_so_and_offers_it(open_page: Open) -> None:

@@ -72,14 +72,15 @@ function layoutFor(words, ink, scale, lastStep) {
     font: { family: ink.font, color: ink.text, size: 12 },
     showlegend: false,
     barmode: "stack",
-    bargap: 0.12,
+    // Bars of a few pixels with gaps between them make a pattern of their own: many steps stand side by side.
+    bargap: lastStep > 30 ? 0 : 0.12,
     hovermode: "closest",
     hoverlabel: { align: "left", bgcolor: ink.background, bordercolor: ink.grid, font: { family: ink.font, color: ink.text, size: 13 } },
     dragmode: "zoom",
     uirevision: "keep",
-    xaxis: { ...axis, showgrid: false, domain: [0, 1], anchor: "y2", range: [-1, Math.max(8, lastStep) + 1], title: { text: words.step, standoff: 6, font: { size: 12 } }, tickformat: "d" },
-    yaxis: { ...axis, domain: [0.4, 1], type: scale, rangemode: "tozero", tickformat: "~g" },
-    yaxis2: { ...axis, domain: [0, 0.27], rangemode: "tozero", tickformat: "~g", nticks: 4 },
+    xaxis: { ...axis, showgrid: false, domain: [0, 1], anchor: "y2", range: [-1, Math.max(8, lastStep) + 1], title: { text: words.step, standoff: 6, font: { size: 12 } }, tickformat: ",d" },
+    yaxis: { ...axis, domain: [0.4, 1], type: scale, rangemode: "tozero", tickformat: ",~r" },
+    yaxis2: { ...axis, domain: [0, 0.27], rangemode: "tozero", tickformat: ",~r", nticks: 4 },
     annotations: [heading(words.time_axis, 1.0), heading(words.bytes_axis, 0.275)],
   }
 }

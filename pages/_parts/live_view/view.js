@@ -5,7 +5,7 @@ const RETRY_MS = [500, 1000, 2000, 5000]
 // The browser often shares its processor with the engine, and what it draws slows what is measured: on two cores a chart
 // redrawn every 300 ms made each step 1.5 times as long. So drawing gets a small share of the time, whatever one costs here.
 const DRAW_EVERY_MS = 300
-const SAY_EVERY_MS = 500
+const SAY_EVERY_MS = 900
 const DRAW_SHARE = 0.04
 const DRAW_AT_LEAST_EVERY_MS = 6000
 
@@ -32,6 +32,8 @@ class LiveView {
   label() {
     const { words } = this.data
     this.part("writing-label").textContent = words.writing
+    this.part("writer").textContent = words.writer
+    this.part("text").setAttribute("aria-label", words.writing)
     this.part("chart").setAttribute("aria-label", words.chart_label)
     this.part("scale").setAttribute("aria-label", words.scale)
     this.drawScale()
@@ -49,10 +51,16 @@ class LiveView {
     this.root.dataset.run = this.data.run ?? ""
     this.part("prompt").textContent = ""
     this.part("output").textContent = ""
-    this.status("idle", this.data.words.idle)
+    this.status("idle", this.data.run ? this.data.words.opening : this.data.words.idle)
     this.progress(null)
     this.draw(() => this.clear())
     if (this.data.run) this.follow()
+    if (this.data.live) this.bringIntoView()
+  }
+
+  // On a phone the controls fill the screen: whoever pressed Run wants to see what it does.
+  bringIntoView() {
+    if (this.root.getBoundingClientRect().top > 0.75 * window.innerHeight) this.root.scrollIntoView({ behavior: "smooth", block: "start" })
   }
 
   // ---- the stream -----------------------------------------------------------------------------
@@ -87,9 +95,21 @@ class LiveView {
     else if (event.type === "steps") this.takeSteps(event)
     else if (event.type === "end") this.finish(event)
     else {
-      this.status(event.kind, event.text)
+      this.status(event.kind, [event.text, this.timeLeft(event)].filter(Boolean).join(" · "))
       this.progress(event.fraction)
     }
+  }
+
+  // How long a piece of work will still take, if it goes on as it has: said once there is something to go by.
+  timeLeft({ fraction }) {
+    if (typeof fraction !== "number") return (this.work = null)
+    const at = performance.now()
+    if (!this.work || fraction < this.work.fraction) this.work = { fraction, at, began: fraction }
+    this.work.fraction = fraction
+    const done = fraction - this.work.began
+    const passed_s = (at - this.work.at) / 1000
+    if (passed_s < 2 || done < 0.03) return null
+    return fill(this.data.words.left, { seconds: this.hover.number(Math.max(1, (passed_s * (1 - fraction)) / done), 0) })
   }
 
   takeSteps(event) {
@@ -113,7 +133,7 @@ class LiveView {
     if (!batches.length) return
     this.part("output").append(batches.flatMap((batch) => batch.text).join(""))
     const panel = this.part("text")
-    panel.scrollTop = panel.scrollHeight
+    if (this.data.live) panel.scrollTop = panel.scrollHeight
     this.progress(Math.min(1, this.seen / this.data.length))
     const time_ns = batches.at(-1).time_ns.at(-1)
     this.status("running", fill(this.data.words.running, { step: this.hover.number(this.seen, 0), length: this.hover.number(this.data.length, 0), time: this.hover.ms(time_ns) }))
@@ -162,12 +182,18 @@ class LiveView {
 
   drawScale() {
     const group = this.part("scale")
+    const pressed = this.scale ?? "linear"
+    if (group.children.length && group.dataset.words === this.data.words.linear + this.data.words.log) {
+      for (const button of group.children) button.setAttribute("aria-pressed", String(button.dataset.scale === pressed))
+      return
+    }
+    group.dataset.words = this.data.words.linear + this.data.words.log
     group.replaceChildren(...["linear", "log"].map((scale) => {
       const button = document.createElement("button")
       button.type = "button"
       button.textContent = this.data.words[scale]
       button.dataset.scale = scale
-      button.setAttribute("aria-pressed", String(scale === (this.scale ?? "linear")))
+      button.setAttribute("aria-pressed", String(scale === pressed))
       button.onclick = () => { this.chosenScale = scale; this.draw((plotly) => this.rescale(plotly)) }
       return button
     }))
