@@ -18,6 +18,7 @@ from engine import checkpoint
 from engine.ceilings import Ceilings
 from engine.desk import Desk
 from engine.errors import LabError, Sentence
+from engine.experiments import Experiments
 from engine.history import History
 from engine.live import LiveRun, events_of
 from engine.record import Run, RunRequest, RunView, new_run_id, now
@@ -52,6 +53,13 @@ class Broker:
         self._history = History()
         self._desk = Desk(store, allow_paths=allow_paths)
         self._supervisor = Supervisor(self._desk, eager=start_worker, limits=limits)
+        self.experiments = Experiments(
+            store,
+            self._desk,
+            require_engine=self._require_engine,
+            wake=self._supervisor.wake,
+            allow_paths=allow_paths,
+        )
         # A stored run never changes, so whoever reads it again may have what was read before.
         self._stored = lru_cache(maxsize=STORED_RUNS)(self._read)
         self._stored_events = lru_cache(maxsize=STORED_RUNS)(self._read_events)

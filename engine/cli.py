@@ -23,6 +23,8 @@ COMMANDS = {
     "calibrate": "engine.commands.measure",
     "run": "engine.commands.measure",
     "runs": "engine.commands.runs",
+    "shapes": "engine.commands.experiments",
+    "sweep": "engine.commands.experiments",
     "check": "engine.commands.check",
     "serve": "engine.commands.serve",
 }
@@ -67,6 +69,8 @@ def parser() -> argparse.ArgumentParser:
     _device(calibrate)
     _json(calibrate)
     _add_run(commands.add_parser("run", help="run a prompt and time every step"))
+    _add_shapes(commands.add_parser("shapes", help="time one weight matrix with 1 to 2048 rows"))
+    _add_sweep(commands.add_parser("sweep", help="time steps over a growing batch, prompt or context"))
     _add_runs(commands.add_parser("runs", help="recorded runs"))
 
     check = commands.add_parser("check", help="check this installation")
@@ -108,6 +112,28 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--min-p", type=float, default=0.0, metavar="P")
     run.add_argument("--seed", type=int, default=0, metavar="N")
     _json(run)
+
+
+def _add_shapes(shapes: argparse.ArgumentParser) -> None:
+    shapes.add_argument("--model", default="Qwen/Qwen3.8-27B", metavar="ID")
+    shapes.add_argument("--matrix", default="mlp.up_proj", metavar="NAME", help="a matrix of that model")
+    shapes.add_argument("--weights", default="bf16", metavar="FORMAT")
+    shapes.add_argument("--rows", metavar="N,N...", help="numbers of rows (default: 22 of them from 1 to 2048)")
+    _device(shapes)
+    shapes.add_argument("--format", choices=("text", "json", "csv"), default="text")
+    _json(shapes)
+
+
+def _add_sweep(sweep: argparse.ArgumentParser) -> None:
+    sweep.add_argument("--model", default="smollm2-135m", metavar="ID")
+    sweep.add_argument("--axis", choices=("batch", "prompt", "context"), default="batch")
+    sweep.add_argument("--values", metavar="N,N...", help="values of the axis (default: doubling ones)")
+    sweep.add_argument("--context", type=int, default=128, metavar="S", help="positions attended while the batch grows")
+    sweep.add_argument("--batch", type=int, default=1, metavar="B", help="sequences while the context grows")
+    sweep.add_argument("--dtype", metavar="T", help="float32 or bfloat16 (default: the checkpoint's own)")
+    _device(sweep)
+    sweep.add_argument("--format", choices=("text", "json", "csv"), default="text")
+    _json(sweep)
 
 
 def _add_runs(runs: argparse.ArgumentParser) -> None:

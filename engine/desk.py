@@ -11,9 +11,10 @@ import threading
 import time
 from collections import deque
 
-from engine import __version__
 from engine.ceilings import Ceilings, DeviceFacts
 from engine.errors import N_, LabError, Sentence
+from engine.experiment_record import AnyRecord
+from engine.experiment_task import ExperimentTask
 from engine.known_ceilings import KnownCeilings, named
 from engine.live import LiveRun
 from engine.protocol import (
@@ -25,10 +26,11 @@ from engine.protocol import (
     Finished,
     Job,
     Prompted,
+    Recorded,
     RunJob,
     Stepped,
 )
-from engine.record import SCHEMA, FinalState, Output, Run
+from engine.record import FinalState, Run
 from engine.saving import Saver
 from engine.store import Store
 from engine.supervisor import WorkerState
@@ -51,6 +53,7 @@ class Desk:
         self._lock = threading.RLock()
         self._turns: Turns[Work] = Turns()
         self._active: dict[str, str] = {}
+        self._active_experiments: dict[str, str] = {}
         self._doing: Work | None = None
         self._began = 0.0
         self._run_seconds: deque[float] = deque(maxlen=REMEMBERED_RUNS)
@@ -72,8 +75,7 @@ class Desk:
     def take_in_run(self, run: LiveRun) -> None:
         """Queue a run; LabError when its owner has one already or the queue is full."""
         with self._lock:
-            if run.owner in self._active:
-                raise LabError("You have a run that has not ended; wait for it or cancel it, then press Run again.")
+            self._check_free(run.owner)
             self._queue(run)
             self._active[run.owner] = run.id
 
@@ -81,6 +83,24 @@ class Desk:
         """The run this owner has queued or running, if any."""
         with self._lock:
             return self._active.get(owner)
+
+    def take_in_experiment(self, task: ExperimentTask) -> None:
+        """Queue an experiment; LabError when its owner has something going already or the queue is full."""
+        with self._lock:
+            self._check_free(task.owner)
+            self._queue(task)
+            self._active_experiments[task.owner] = task.id
+
+    def active_experiment(self, owner: str) -> str | None:
+        """The experiment this owner has queued or running, if any."""
+        with self._lock:
+            return self._active_experiments.get(owner)
+
+    def _check_free(self, owner: str) -> None:
+        if owner in self._active:
+            raise LabError("You have a run that has not ended; wait for it or cancel it, then press Run again.")
+        if owner in self._active_experiments:
+            raise LabError("You have a measurement that has not ended; wait for it or cancel it, then try again.")
 
     def take_in_task(self, task: Task) -> Task:
         """Queue a calibration or fetch, or return the one like it that has not ended."""
@@ -136,6 +156,9 @@ class Desk:
             self._tell_places()
         if work is None:
             return None
+        if isinstance(work, ExperimentTask):
+            work.advance(None)
+            return work.job(self._ceilings_for(work.device, devices), allow_paths=self._allow_paths)
         if isinstance(work, Task):
             work.advance(None)
             if work.kind == "calibrate":
@@ -164,6 +187,8 @@ class Desk:
         elif isinstance(work, Task):
             if isinstance(event, Advanced):
                 work.advance(event.progress)
+            elif isinstance(event, Recorded) and isinstance(work, ExperimentTask):
+                work.recorded(event.record)
         elif isinstance(event, Advanced):
             work.advance(event.state, event.progress)
         elif isinstance(event, Prompted):
@@ -188,7 +213,10 @@ class Desk:
     def _finish(self, work: Work, event: Finished) -> None:
         seconds = time.monotonic() - self._began
         self._done()
-        if isinstance(work, Task):
+        if isinstance(work, ExperimentTask):
+            record = event.record
+            self._keep(work, record if record is not None else work.closed("failed", event.error))
+        elif isinstance(work, Task):
             work.end("failed" if event.error else "cancelled" if event.cancelled else "done", event.error)
         elif event.run is not None:
             if event.run.state == "done":
@@ -204,31 +232,13 @@ class Desk:
 
     def _close(self, work: Work, state: FinalState, error: Sentence | None) -> None:
         """End what has no record of its own, with one made of what is known."""
+        if isinstance(work, ExperimentTask):
+            self._keep(work, work.closed(state, error))
+            return
         if isinstance(work, Task):
             work.end(state, error)
             return
-        record = Run(
-            schema=SCHEMA,
-            id=work.id,
-            state=state,
-            created_at=work.created_at,
-            package_version=__version__,
-            model=None,
-            device=None,
-            ceilings=None,
-            probe=None,
-            request=work.request,
-            prompt=work.prompt,
-            output=Output(
-                text="".join(step.text for step in work.steps),
-                token_ids=[step.token_ids[0] for step in work.steps],
-                stopped_by="cancelled" if state == "cancelled" else None,
-            ),
-            steps=work.steps,
-            summary=None,
-            error=error,
-        )
-        self._save(work, record)
+        self._save(work, work.closed(state, error))
 
     def _save(self, run: LiveRun, record: Run) -> None:
         def saved(trouble: Sentence | None) -> None:
@@ -240,6 +250,16 @@ class Desk:
                 if self._active.get(run.owner) == run.id:
                     del self._active[run.owner]
             run.end(record, trouble)
+
+        self._saver.save(record, saved)
+
+    def _keep(self, task: ExperimentTask, record: AnyRecord) -> None:
+        def saved(trouble: Sentence | None) -> None:
+            self._notice = trouble
+            with self._lock:
+                if self._active_experiments.get(task.owner) == task.id:
+                    del self._active_experiments[task.owner]
+            task.kept(record, trouble)
 
         self._saver.save(record, saved)
 

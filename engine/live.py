@@ -23,10 +23,13 @@ from typing import Any
 
 import orjson
 
+from engine import __version__
 from engine.errors import Sentence
 from engine.record import (
+    SCHEMA,
     ActiveState,
     FinalState,
+    Output,
     PredictedNs,
     Progress,
     Prompt,
@@ -147,6 +150,30 @@ class LiveRun:
             self.state, self.notice = record.state, notice
             self._error, self._place, self._progress = record.error, None, None
             self._publish(_end_event(record.state, record.error, notice))
+
+    def closed(self, state: FinalState, error: Sentence | None) -> Run:
+        """A record of what is known, for a run that will get none from the engine."""
+        return Run(
+            schema=SCHEMA,
+            id=self.id,
+            state=state,
+            created_at=self.created_at,
+            package_version=__version__,
+            model=None,
+            device=None,
+            ceilings=None,
+            probe=None,
+            request=self.request,
+            prompt=self.prompt,
+            output=Output(
+                text="".join(step.text for step in self.steps),
+                token_ids=[step.token_ids[0] for step in self.steps],
+                stopped_by="cancelled" if state == "cancelled" else None,
+            ),
+            steps=self.steps,
+            summary=None,
+            error=error,
+        )
 
     def _publish(self, event: dict[str, Any]) -> None:
         self._events.append(orjson.dumps(event).decode())

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from engine.ceilings import Ceilings, DeviceFacts
 from engine.errors import Sentence
+from engine.experiment_record import Record, Request
 from engine.record import ActiveState, Progress, Prompt, Run, RunRequest, Step
 
 
@@ -53,6 +54,17 @@ class FetchJob(_Line):
     model: str
 
 
+class ExperimentJob(_Line):
+    """Time one thing over a range. `ceilings` are those the store holds for this worker's device, if any."""
+
+    op: Literal["experiment"] = "experiment"
+    id: str
+    created_at: str
+    request: Request
+    ceilings: Ceilings | None = None
+    allow_paths: bool = False
+
+
 class Cancel(_Line):
     """End the job with this id as soon as its current step is over."""
 
@@ -72,7 +84,7 @@ class Shutdown(_Line):
     op: Literal["shutdown"] = "shutdown"
 
 
-Job = RunJob | CalibrateJob | FetchJob
+Job = RunJob | CalibrateJob | FetchJob | ExperimentJob
 Command = Annotated[Job | Cancel | Ping | Shutdown, Field(discriminator="op")]
 
 
@@ -126,12 +138,21 @@ class Calibrated(_Line):
     ceilings: Ceilings
 
 
+class Recorded(_Line):
+    """An experiment as far as it is: first all its predictions, then the same with what was measured so far."""
+
+    event: Literal["recorded"] = "recorded"
+    id: str
+    record: Record
+
+
 class Finished(_Line):
-    """The job is over. A run carries its record; another kind its error, or whether it was cancelled."""
+    """The job is over. A run or an experiment carries its record; another kind its error, or that it was cancelled."""
 
     event: Literal["finished"] = "finished"
     id: str
     run: Run | None = None
+    record: Record | None = None
     error: Sentence | None = None
     cancelled: bool = False
 
@@ -143,7 +164,8 @@ class Pong(_Line):
 
 
 Event = Annotated[
-    Ready | Unusable | Advanced | Prompted | Stepped | Calibrated | Finished | Pong, Field(discriminator="event")
+    Ready | Unusable | Advanced | Prompted | Stepped | Calibrated | Recorded | Finished | Pong,
+    Field(discriminator="event"),
 ]
 
 _COMMANDS: TypeAdapter[Command] = TypeAdapter(Command)

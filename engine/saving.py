@@ -13,6 +13,7 @@ from typing import Protocol
 
 from engine.ceilings import Ceilings
 from engine.errors import N_, LabError, Sentence
+from engine.experiment_record import AnyRecord
 from engine.record import Run
 
 RETRY_S = 30.0
@@ -27,9 +28,12 @@ class Keeper(Protocol):
 
     def put_ceilings(self, ceilings: Ceilings) -> None: ...
 
+    def put_experiment(self, record: AnyRecord) -> None: ...
+
 
 Saved = Callable[[Sentence | None], None]
-"""Told None once the run is in the store, or else the sentence that says why it is not."""
+"""Told None once the record is in the store, or else the sentence that says why it is not."""
+What = Run | AnyRecord | Ceilings
 
 
 class Saver:
@@ -37,8 +41,8 @@ class Saver:
 
     def __init__(self, store: Keeper) -> None:
         self._store = store
-        self._queue: queue.Queue[tuple[Run | Ceilings, Saved] | None] = queue.Queue()
-        self._unsaved: dict[str, tuple[Run, Saved]] = {}
+        self._queue: queue.Queue[tuple[What, Saved] | None] = queue.Queue()
+        self._unsaved: dict[str, tuple[Run | AnyRecord, Saved]] = {}
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -52,7 +56,7 @@ class Saver:
         if self._thread is not None:
             self._thread.join(timeout_s)
 
-    def save(self, what: Run | Ceilings, saved: Saved) -> None:
+    def save(self, what: What, saved: Saved) -> None:
         """Write `what` soon; `saved` is called from the writing thread, again when a later try works."""
         self._queue.put((what, saved))
 
@@ -67,7 +71,7 @@ class Saver:
                 return
             what, saved = item
             error = self._put(what)
-            if error is not None and isinstance(what, Run):
+            if error is not None and not isinstance(what, Ceilings):
                 self._unsaved[what.id] = (what, saved)
                 if len(self._unsaved) > KEPT_UNSAVED:
                     del self._unsaved[next(iter(self._unsaved))]
@@ -80,12 +84,14 @@ class Saver:
             del self._unsaved[run.id]
             saved(None)
 
-    def _put(self, what: Run | Ceilings) -> Sentence | None:
+    def _put(self, what: What) -> Sentence | None:
         try:
             if isinstance(what, Run):
                 self._store.put(what)
-            else:
+            elif isinstance(what, Ceilings):
                 self._store.put_ceilings(what)
+            else:
+                self._store.put_experiment(what)
         except LabError as error:
             return error.sentence
         except Exception as error:

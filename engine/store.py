@@ -25,6 +25,9 @@ from engine import recorded, settings
 from engine.ceilings import Ceilings
 from engine.database import connect_to, create_tables, parse_url
 from engine.errors import LabError
+from engine.experiment import Kind
+from engine.experiment_record import AnyRecord, from_json
+from engine.experiment_row import ExperimentRow
 from engine.record import RUN_ID_PATTERN, FinalState, Flag, Run
 from engine.record_io import imported_at
 from engine.store_errors import clear_errors
@@ -37,6 +40,16 @@ _RUNS = Table(
     _METADATA,
     Column("id", String(12), primary_key=True),
     Column("created_at", String(40), nullable=False, index=True),
+    Column("model", Text, nullable=False),
+    Column("row", Text, nullable=False),
+    Column("document", Text, nullable=False),
+)
+_EXPERIMENTS = Table(
+    "experiments",
+    _METADATA,
+    Column("id", String(12), primary_key=True),
+    Column("created_at", String(40), nullable=False, index=True),
+    Column("kind", String(20), nullable=False),
     Column("model", Text, nullable=False),
     Column("row", Text, nullable=False),
     Column("document", Text, nullable=False),
@@ -95,6 +108,7 @@ class RunRow(BaseModel):
 
 
 Rows = list[RunRow]  # inside Store, the word list means its method
+ExperimentRows = list[ExperimentRow]
 
 
 class Store:
@@ -112,7 +126,7 @@ class Store:
         Raises:
             LabError: the store cannot be written, or holds another run under this id.
         """
-        if run.id not in recorded.runs() and self._insert(run):
+        if run.id not in recorded.runs() and self._insert(_RUNS, _row_of(run)):
             return
         kept = self.get(run.id)
         if kept is None or _measured(kept) != _measured(run):
@@ -146,6 +160,55 @@ class Store:
             rows = [RunRow.model_validate_json(row) for row in connection.execute(query).scalars()]
         return (rows + shipped(model))[:limit]
 
+    def put_experiment(self, record: AnyRecord) -> None:
+        """Write one experiment, for good. Writing the same one again does nothing.
+
+        Raises:
+            LabError: the store cannot be written, or holds another one under this id.
+        """
+        row = {
+            "id": record.id,
+            "created_at": record.created_at,
+            "kind": record.kind,
+            "model": record.request.model,
+            "row": ExperimentRow.of(record).model_dump_json(),
+            "document": record.to_json(),
+        }
+        if self._insert(_EXPERIMENTS, row):
+            return
+        kept = self.get_experiment(record.id)
+        if kept is None or _measured(kept) != _measured(record):
+            raise LabError(
+                "Another experiment is already kept as {id}; a record never changes once it is written.", id=record.id
+            )
+
+    def get_experiment(self, experiment_id: str) -> AnyRecord | None:
+        """The experiment with this id, or None; what cannot be an id is None without a look at the database.
+
+        Raises:
+            LabError: the store cannot be read, or what it holds under this id is not a record this version reads.
+        """
+        if not is_run_id(experiment_id):
+            return None
+        query = select(_EXPERIMENTS.c.document).where(_EXPERIMENTS.c.id == experiment_id)
+        with self._transaction() as connection:
+            document = connection.execute(query).scalar()
+        try:
+            return None if document is None else from_json(document)
+        except ValidationError as error:
+            raise LabError(
+                "Experiment {id} was kept by another version of the lab; this one cannot read it.", id=experiment_id
+            ) from error
+
+    def experiments(self, kind: Kind, limit: int, model: str | None = None) -> ExperimentRows:
+        """The newest experiments of a kind first, at most `limit`."""
+        query = select(_EXPERIMENTS.c.row).where(_EXPERIMENTS.c.kind == kind)
+        if model is not None:
+            query = query.where(_EXPERIMENTS.c.model == model)
+        newest = query.order_by(_EXPERIMENTS.c.created_at.desc(), _EXPERIMENTS.c.id).limit(limit)
+        with self._transaction() as connection:
+            return [ExperimentRow.model_validate_json(row) for row in connection.execute(newest).scalars()]
+
     def put_ceilings(self, ceilings: Ceilings) -> None:
         """Keep ceilings for their device in place of earlier ones, which live on in the runs that used them."""
         key = Ceilings.key(ceilings.device)
@@ -170,17 +233,10 @@ class Store:
         """Let go of the database's connections."""
         self._database.dispose()
 
-    def _insert(self, run: Run) -> bool:
-        row = {
-            "id": run.id,
-            "created_at": run.created_at,
-            "model": run.request.model,
-            "row": RunRow.of(run).model_dump_json(),
-            "document": run.to_json(),
-        }
+    def _insert(self, table: Table, row: dict[str, str]) -> bool:
         into = postgresql.insert if self._url.get_backend_name() == "postgresql" else sqlite.insert
         with self._transaction() as connection:
-            return connection.execute(into(_RUNS).values(row).on_conflict_do_nothing()).rowcount == 1
+            return connection.execute(into(table).values(row).on_conflict_do_nothing()).rowcount == 1
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
@@ -213,5 +269,15 @@ def open_store(url: str | None = None) -> Store:
     return Store(parse_url(settings.store_url() if url is None else url))
 
 
-def _measured(run: Run) -> dict[str, Any]:
+def _row_of(run: Run) -> dict[str, str]:
+    return {
+        "id": run.id,
+        "created_at": run.created_at,
+        "model": run.request.model,
+        "row": RunRow.of(run).model_dump_json(),
+        "document": run.to_json(),
+    }
+
+
+def _measured(run: BaseModel) -> dict[str, Any]:
     return run.model_dump(mode="json", exclude={"imported_at"})

@@ -1,4 +1,4 @@
-"""Work for the engine that is not a run: a calibration, a fetch. And what a page may know of the machine."""
+"""Work for the engine that is not a run: calibration, fetch, experiment. And what a page may know of the machine."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from engine.errors import Sentence
 from engine.record import Progress, new_run_id
 from engine.supervisor import WorkerState
 
-Kind = Literal["calibrate", "fetch"]
+Kind = Literal["calibrate", "fetch", "experiment"]
 TaskState = Literal["queued", "running", "done", "cancelled", "failed"]
 
 
 class TaskView(BaseModel):
-    """A calibration or a fetch as a page shows it."""
+    """A calibration, a fetch or an experiment as a page shows it."""
 
     id: str
     kind: Kind

@@ -13,8 +13,9 @@ from pydantic import BaseModel
 
 from engine.ceilings import Ceilings
 from engine.errors import Sentence
+from engine.experiment_record import AnyRecord
 from engine.measure import Stopped
-from engine.protocol import Advanced, Calibrated, Prompted, Stepped
+from engine.protocol import Advanced, Calibrated, Prompted, Recorded, Stepped
 from engine.record import ActiveState, Progress, Prompt, Step
 
 STEPS_AT_ONCE = 8
@@ -67,6 +68,10 @@ class Teller:
     def ceilings(self, ceilings: Ceilings) -> None:
         """Ceilings that were measured for this job, to be kept."""
         self._send(Calibrated(id=self._id, ceilings=ceilings))
+
+    def recorded(self, record: AnyRecord) -> None:
+        """An experiment as far as it is now."""
+        self._send(Recorded(id=self._id, record=record))
 
     def step(self, step: Step) -> None:
         """A measured step; sent with others, at the latest with the next one after 100 ms."""

@@ -18,9 +18,13 @@ from engine import checkpoint, settings
 from engine import device as devices
 from engine.bench import DEMO_MODEL, Bench
 from engine.errors import N_, LabError, Sentence
+from engine.experiment_job import ExperimentInProgress
+from engine.experiment_record import AnyRecord
 from engine.measure import Stopped
-from engine.protocol import CalibrateJob, FetchJob, Finished, Job, Ready, RunJob
+from engine.protocol import CalibrateJob, ExperimentJob, FetchJob, Finished, Job, Ready, RunJob
+from engine.record import Run
 from engine.run_job import RunInProgress
+from engine.shape_job import ShapeInProgress
 from engine.tell import Teller
 
 if TYPE_CHECKING:
@@ -66,25 +70,33 @@ class Workshop:
     def _do(self, job: Job) -> Finished:
         """One job, to its end, whatever that is."""
         teller = Teller(job.id, self._send, lambda: self._commands.cancelled(job.id))
-        run = RunInProgress(job, self._bench, teller) if isinstance(job, RunJob) else None
+        work = self._recorded(job, teller)
         spoilt = False
         try:
-            if run is not None:
-                return Finished(id=job.id, run=run.measure())
+            if work is not None:
+                return _finished(job, work.measure())
             if isinstance(job, CalibrateJob):
                 teller.ceilings(self._bench.calibrate(devices.choose(job.device), teller))
             elif isinstance(job, FetchJob):
                 checkpoint.ensure(job.model, teller.progress("fetching"))
             return Finished(id=job.id)
         except Stopped:
-            return Finished(id=job.id, run=run.close("cancelled") if run else None, cancelled=True)
+            return _finished(job, work.close("cancelled") if work else None, cancelled=True)
         except LabError as trouble:
             error = trouble.sentence
         except Exception as trouble:
             error, spoilt = _explain(trouble), True
         if spoilt:  # not in the handler: there the exception still holds the frames that hold the memory
             self._bench.clear()
-        return Finished(id=job.id, run=run.close("failed", error) if run else None, error=error)
+        return _finished(job, work.close("failed", error) if work else None, error=error)
+
+    def _recorded(self, job: Job, teller: Teller) -> RunInProgress | ExperimentInProgress | None:
+        """What makes the record of a job, if it is one that leaves a record."""
+        if isinstance(job, RunJob):
+            return RunInProgress(job, self._bench, teller)
+        if isinstance(job, ExperimentJob):
+            return ShapeInProgress(job, self._bench, teller)
+        return None
 
     def _prepare(self) -> None:
         """Load the demo model if it is on this machine; whatever is wrong with it, its first run will say."""
@@ -93,6 +105,14 @@ class Workshop:
                 self._bench.model(checkpoint.ensure(DEMO_MODEL), self._device, "float32")
         except (LabError, MemoryError, RuntimeError) as trouble:
             print(f"engine: the demo model was not loaded ahead: {trouble}", flush=True)
+
+
+def _finished(
+    job: Job, record: Run | AnyRecord | None, *, error: Sentence | None = None, cancelled: bool = False
+) -> Finished:
+    if isinstance(record, Run):
+        return Finished(id=job.id, run=record, error=error, cancelled=cancelled)
+    return Finished(id=job.id, record=record, error=error, cancelled=cancelled)
 
 
 def warm_up(device: torch.device) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from engine import broker
+from engine import broker, experiment_record
 from engine.errors import LabError
 from engine.record import Run
 from engine.record_io import read_run, to_csv
@@ -52,6 +53,10 @@ async def run_csv(request: Request) -> Response:
 
 async def import_run(request: Request) -> Response:
     """Take in a record that another lab exported: checked, stored under its own id, never run again."""
+    return await _import(request, lambda content: _take_in(content).id)
+
+
+async def _import(request: Request, take_in: Callable[[bytes], str]) -> Response:
     if request.headers.get("content-type", "").split(";")[0] != "application/json":
         return _refuse(request, LabError("A run comes as JSON, the way this lab exports it."), 415)
     body = bytearray()
@@ -61,10 +66,10 @@ async def import_run(request: Request) -> Response:
             limit = f"{MAX_IMPORT_BYTES / 1e6:.0f}"
             return _refuse(request, LabError("The file is larger than {limit} MB; no run is.", limit=limit), 413)
     try:
-        run = await run_in_threadpool(_take_in, bytes(body))
+        record_id = await run_in_threadpool(take_in, bytes(body))
     except LabError as error:
         return _refuse(request, error, 422)
-    return JSONResponse({"id": run.id}, 201)
+    return JSONResponse({"id": record_id}, 201)
 
 
 def _take_in(content: bytes) -> Run:
@@ -118,6 +123,43 @@ def _file(content: bytes, name: str, media_type: str) -> Response:
     return Response(content, media_type=media_type, headers=headers)
 
 
+async def experiment_json(request: Request) -> Response:
+    """The record of one experiment, as a file."""
+    try:
+        record = await _experiment(request)
+    except LabError as error:
+        return _refuse(request, error, 404)
+    return _file(record.to_json().encode(), f"roofline-lab-{record.kind}-{record.id}.json", "application/json")
+
+
+async def experiment_csv(request: Request) -> Response:
+    """The points of one experiment as a table, as a file."""
+    try:
+        record = await _experiment(request)
+    except LabError as error:
+        return _refuse(request, error, 404)
+    table = experiment_record.to_csv(record).encode("utf-8-sig")
+    return _file(table, f"roofline-lab-{record.kind}-{record.id}.csv", "text/csv; charset=utf-8")
+
+
+async def import_experiment(request: Request) -> Response:
+    """Take in an experiment that another lab exported: checked, stored under its own id, never run again."""
+
+    def take_in(content: bytes) -> str:
+        record = experiment_record.read(content)
+        broker.current().experiments.keep(record)
+        return record.id
+
+    return await _import(request, take_in)
+
+
+async def _experiment(request: Request) -> experiment_record.AnyRecord:
+    experiment_id = parse_run({"run": request.path_params["experiment_id"]})
+    if experiment_id is None:
+        raise LabError("The experiment in this address cannot exist: its name has 12 letters or digits.")
+    return await run_in_threadpool(broker.current().experiments.record, experiment_id)
+
+
 ROUTES = [
     Route("/api/ready", ready),
     Route("/api/machine.json", machine_json),
@@ -125,5 +167,8 @@ ROUTES = [
     Route("/api/runs/{run_id}.json", run_json),
     Route("/api/runs/{run_id}.csv", run_csv),
     Route("/api/runs/{run_id}/stream", stream),
+    Route("/api/experiments", import_experiment, methods=["POST"]),
+    Route("/api/experiments/{experiment_id}.json", experiment_json),
+    Route("/api/experiments/{experiment_id}.csv", experiment_csv),
     Route(PLOTLY_PATH, plotly_script),
 ]

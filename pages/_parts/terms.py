@@ -113,3 +113,9 @@ CONFIDENCE = N_(
     "All rates are dense. Confidence A: the maker and another source agree; A-: nearly so, or one figure is derived; "
     "B: one good source; C: weak or contradictory."
 )
+FLAT_START = N_("The rows up to which the product takes at most a quarter longer than with a single row.")
+KNEE = N_(
+    "Where the flat start and the slope meet: one row's time over what a row costs where rows are many. On a perfect "
+    "roof this is the ridge."
+)
+MEASURED_ROWS = N_("The product timed here by this engine's own layer: the median of its samples.")

@@ -1,4 +1,4 @@
-// Hands a record's file to POST /api/runs and tells Python which run it became.
+// Hands a record's file to POST /api/runs (or data.path) and tells Python which record it became.
 
 export default function ({ data, parentElement, setTriggerValue }) {
   const input = parentElement.querySelector("input")
@@ -10,7 +10,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     input.value = ""
     said.textContent = data.busy
     try {
-      const answer = await fetch(`${data.base}/api/runs?lang=${data.locale}`, {
+      const answer = await fetch(`${data.base}${data.path ?? "/api/runs"}?lang=${data.locale}`, {
         method: "POST", headers: { "Content-Type": "application/json" }, body: file,
       })
       const body = await answer.json()

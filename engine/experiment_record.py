@@ -1,0 +1,158 @@
+"""Experiments of every kind as one type, and as files: JSON in and out, CSV out.
+
+What comes in was measured on another machine, or typed by hand: it is checked as far as it can be from itself, and
+keeps a mark (`imported_at`) so that a page never shows it as measured here.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from datetime import datetime, timedelta
+from typing import Annotated, Any, NoReturn
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from engine.errors import LabError
+from engine.experiment import Experiment, Timed
+from engine.record import SCHEMA, now
+from engine.shapes import ShapePoint, ShapeRecord, ShapeRequest
+from engine.sweeps import SweepPoint, SweepRecord, SweepRequest
+
+Request = Annotated[ShapeRequest | SweepRequest, Field(discriminator="kind")]
+Record = Annotated[ShapeRecord | SweepRecord, Field(discriminator="kind")]
+AnyRecord = ShapeRecord | SweepRecord
+AnyRequest = ShapeRequest | SweepRequest
+
+_RECORDS: TypeAdapter[AnyRecord] = TypeAdapter(Record)
+MAX_FILE_BYTES = 4_000_000
+MOST_NS = 1e15
+
+
+def from_json(document: str | bytes) -> AnyRecord:
+    """A record as the store keeps it; pydantic's ValidationError when it is none."""
+    return _RECORDS.validate_json(document)
+
+
+def imported_at(record: Experiment) -> str | None:
+    """When the record was taken in from a file, or None when it was measured by this lab."""
+    value = (record.model_extra or {}).get("imported_at")
+    return value if isinstance(value, str) else None
+
+
+def read(content: bytes) -> AnyRecord:
+    """The experiment in an exported JSON document, marked as imported.
+
+    Raises:
+        LabError: one sentence for the first thing that is wrong with it.
+    """
+    if len(content) > MAX_FILE_BYTES:
+        raise LabError("The file is larger than {limit} MB; no experiment is.", limit=f"{MAX_FILE_BYTES / 1e6:.0f}")
+    try:
+        record = _RECORDS.validate_python({**_parse(content), "imported_at": now()})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise LabError(
+            "The experiment's field {field} is wrong: {reason}.",
+            field=".".join(str(part) for part in first["loc"]) or "kind",
+            reason=first["msg"].removeprefix("Value error, ").rstrip("."),
+        ) from error
+    _check(record)
+    return record
+
+
+def _parse(content: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(content, parse_constant=_refuse, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise LabError("The file is not JSON; import what the page's JSON download wrote.") from error
+    if not isinstance(document, dict) or "kind" not in document:
+        raise LabError("The file is JSON but not an experiment of this lab: it has no field named kind.")
+    if document.get("schema") != SCHEMA:
+        raise LabError(
+            "The experiment has schema {found}; this version of the lab reads schema {known}.",
+            found=json.dumps(document.get("schema"))[:40],
+            known=SCHEMA,
+        )
+    return document
+
+
+def _refuse(text: str) -> NoReturn:
+    raise LabError("The file holds {value} where a number has to be.", value=text[:40])
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refuse(text)
+
+
+def _check(record: AnyRecord) -> None:
+    if record.state == "running":
+        raise LabError("The experiment had not ended when it was exported; export it again.")
+    try:
+        moment = datetime.fromisoformat(record.created_at)
+    except ValueError:
+        moment = None
+    if moment is None or moment.utcoffset() != timedelta(0) or len(record.created_at) > len(now()):
+        raise LabError(
+            "The experiment was made at {moment}, which is not a moment like {example}.",
+            moment=record.created_at[:40],
+            example=now(),
+        )
+    if record.ceilings is not None and not record.ceilings.bandwidth:
+        raise LabError("The experiment's ceilings hold no read bandwidth, so that nothing can be compared with them.")
+    for point in record.points:
+        at = point.rows if isinstance(point, ShapePoint) else point.value
+        times = [point.predicted_ns.measured_roof, point.time_ns or 1.0]
+        if point.moved_bytes == 0 or point.flops == 0 or not all(0 < each < MOST_NS for each in times):
+            raise LabError("The point at {at} has a time or an amount that no machine can have.", at=at)
+    if isinstance(record, ShapeRecord):
+        _check_counts(record)
+
+
+def _check_counts(record: ShapeRecord) -> None:
+    """FLOPs anyone can compute from the shape have to be those the record holds."""
+    for point in record.points:
+        if point.flops != 2 * point.rows * record.k * record.n:
+            raise LabError(
+                "The point at {at} says {flops} FLOPs; a matrix of {k} x {n} takes {right}.",
+                at=point.rows,
+                flops=point.flops,
+                k=record.k,
+                n=record.n,
+                right=2 * point.rows * record.k * record.n,
+            )
+
+
+# ---- CSV -----------------------------------------------------------------------------------------
+
+
+def to_csv(record: AnyRecord) -> str:
+    """One row a point; units are in the column names. A point that was not measured has an empty time."""
+    out = io.StringIO()
+    rows = [_row(record, point) for point in record.points]
+    writer = csv.DictWriter(out, list(rows[0]) if rows else ["experiment_id", "kind"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def _row(record: AnyRecord, point: Timed) -> dict[str, object]:
+    row: dict[str, object] = {"experiment_id": record.id, "kind": record.kind}
+    if isinstance(point, ShapePoint):
+        row |= {"rows": point.rows}
+    elif isinstance(point, SweepPoint):
+        row |= {name: getattr(point, name) for name in ("value", "phase", "batch", "tokens", "context")}
+    return row | {
+        "time_ns": point.time_ns,
+        "spread": point.spread if point.time_ns is not None else None,
+        "samples": point.samples,
+        "flops": point.flops,
+        "moved_bytes": point.moved_bytes,
+        "predicted_datasheet_ns": point.predicted_ns.datasheet,
+        "predicted_measured_roof_ns": point.predicted_ns.measured_roof,
+        "predicted_expected_ns": point.predicted_ns.expected,
+        "flags": " ".join(point.flags),
+    }

@@ -1,0 +1,122 @@
+"""One model stepped over a growing batch, prompt or context: what is asked, and what was found. Knows no torch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from engine.errors import N_, LabError
+from engine.experiment import Experiment, Part, Timed
+from engine.measured_points import MeasuredPoint
+from engine.record import ModelFacts, Phase, StepBytes
+from engine.request import DTYPES, MAX_BATCH, MAX_MODEL_CHARACTERS
+
+Axis = Literal["batch", "prompt", "context"]
+MOST_VALUES = 32
+MOST_POSITIONS = 1 << 20
+LIMITS: dict[Axis, int] = {"batch": MAX_BATCH, "prompt": 1 << 17, "context": MOST_POSITIONS}
+USUAL: dict[Axis, tuple[int, ...]] = {
+    "batch": (1, 2, 4, 8, 16, 32, 64),
+    "prompt": (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024),
+    "context": (16, 64, 128, 256, 512, 1024, 2048, 4096),
+}
+WHAT: dict[Axis, str] = {
+    "batch": N_("The batch"),
+    "prompt": N_("The prompt length"),
+    "context": N_("The context"),
+}
+
+
+class SweepRequest(Part):
+    """What is asked: steps of `model` over the values of one axis, everything else kept.
+
+    batch: decode steps of as many sequences as each value says, attending `context` positions.
+    prompt: prefills of one prompt of that length. context: decode steps of `batch` sequences attending that many.
+    """
+
+    kind: Literal["sweep"] = "sweep"
+    model: str = "smollm2-135m"
+    axis: Axis = "batch"
+    values: list[int] = Field(default_factory=lambda: list(USUAL["batch"]))
+    context: int = 128
+    batch: int = 1
+    dtype: str | None = None
+    device: str | None = None
+
+
+class SweepPoint(Timed):
+    """One step of the sweep. tokens: rows of one sequence. context: positions attended, the new ones included."""
+
+    value: int = Field(ge=1)
+    phase: Phase
+    batch: int = Field(ge=1)
+    tokens: int = Field(ge=1)
+    context: int = Field(ge=1)
+    bytes: StepBytes
+    working_set_bytes: int = Field(ge=0)
+    kv_held_bytes: float = 0.0
+
+
+class SweepRecord(Experiment):
+    """A sweep, measured here. kv_format and weight_format of `model` say what was held in what."""
+
+    kind: Literal["sweep"] = "sweep"
+    request: SweepRequest
+    model: ModelFacts | None = None
+    points: list[SweepPoint] = Field(default_factory=list)
+
+
+def check(request: SweepRequest) -> None:
+    """Raise a LabError for the first thing that cannot be measured, whatever the model is."""
+    if not request.values:
+        raise LabError("No value was asked for: name at least one.")
+    if len(request.values) > MOST_VALUES:
+        raise LabError(
+            "{count} values were asked for; at most {most} are measured.", count=len(request.values), most=MOST_VALUES
+        )
+    if len(request.model) > MAX_MODEL_CHARACTERS:
+        raise LabError(
+            "The name of the model is {count} characters long; choose one of those listed.", count=len(request.model)
+        )
+    for value in request.values:
+        _whole(WHAT[request.axis], value, LIMITS[request.axis])
+    _whole(WHAT["context"], request.context, LIMITS["context"])
+    _whole(WHAT["batch"], request.batch, LIMITS["batch"])
+    if request.dtype is not None and request.dtype not in DTYPES:
+        raise LabError(
+            "{dtype} is not a type this engine computes in; choose one of {known}.",
+            dtype=request.dtype[:40],
+            known=", ".join(DTYPES),
+        )
+
+
+def _whole(what: str, value: int, most: int) -> None:
+    if not 1 <= value <= most:
+        raise LabError(
+            "{what} is {value}; it has to be a whole number from {low} to {high}.",
+            what=what,
+            value=value,
+            low=1,
+            high=most,
+        )
+
+
+def measured_points(record: SweepRecord) -> list[MeasuredPoint]:
+    """What was measured, as the prediction pages draw points of a run."""
+    return [
+        MeasuredPoint(
+            run_id=record.id,
+            device=record.device.name if record.device else "?",
+            phase=point.phase,
+            batch=point.batch,
+            tokens=point.tokens * point.batch,
+            context=point.context,
+            intensity=point.intensity,
+            flops_per_s=point.flops / (point.time_ns * 1e-9),
+            time_s=point.time_ns * 1e-9,
+            kv_held_bytes=point.kv_held_bytes,
+        )
+        for point in record.points
+        if point.time_ns is not None
+    ]

@@ -1,0 +1,219 @@
+"""What *Shapes* and *Live sweeps* do alike: the experiment in the address, start, cancel, progress, files, a list.
+
+An experiment is addressed as `?shape=<id>` or `?sweep=<id>`; the session reminds the address after a page switch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlencode
+
+import streamlit as st
+
+from engine import broker
+from engine.errors import LabError
+from engine.experiment import Experiment, Kind
+from engine.experiment_record import AnyRecord, AnyRequest, imported_at
+from engine.experiment_row import ExperimentRow
+from engine.experiment_task import ExperimentView
+from pages._parts import components, session
+from pages._parts.links import parse_run
+from pages._parts.plain import plain
+from pages._parts.words import Words
+
+LISTED = 12
+POLL_S = 0.6
+PROBLEM = "experiment_problem"
+
+
+def on_show(kind: Kind) -> tuple[ExperimentView | None, LabError | None]:
+    """The experiment in the address, or why it cannot be shown; neither where the address has none."""
+    if kind in st.query_params:
+        st.session_state[f"{kind}_id"] = parse_run({"run": st.query_params[kind]})
+        if st.session_state[f"{kind}_id"] is None:
+            return None, LabError("The experiment in this address cannot exist: its name has 12 letters or digits.")
+    elif st.session_state.get(f"{kind}_id"):
+        st.query_params[kind] = st.session_state[f"{kind}_id"]
+    chosen = st.session_state.get(f"{kind}_id")
+    if not chosen:
+        return None, None
+    try:
+        return _of_kind(broker.current().experiments.view(chosen), kind), None
+    except LabError as error:
+        return None, error
+
+
+def _of_kind(view: ExperimentView, kind: Kind) -> ExperimentView:
+    if view.record is not None and view.record.kind != kind:
+        raise LabError("Experiment {id} is of another kind; open it on the page it was made on.", id=view.id)
+    return view
+
+
+def show(kind: Kind, experiment_id: str) -> None:
+    """Make this the experiment on show. Call from a callback."""
+    st.session_state[f"{kind}_id"] = experiment_id
+    st.query_params[kind] = experiment_id
+
+
+def forget(kind: Kind) -> None:
+    """Show none: what is asked has changed. Call from a callback."""
+    st.session_state.pop(f"{kind}_id", None)
+    if kind in st.query_params:
+        del st.query_params[kind]
+
+
+def start(request: AnyRequest) -> None:
+    """Measure was pressed."""
+    try:
+        show(request.kind, broker.current().experiments.submit(request, session.owner()))
+    except LabError as error:
+        st.session_state[PROBLEM] = error.sentence
+
+
+def stop(experiment_id: str) -> None:
+    """Cancel was pressed."""
+    try:
+        broker.current().cancel(experiment_id, session.owner())
+    except LabError as error:
+        st.session_state[PROBLEM] = error.sentence
+
+
+def buttons(t: Words, request: Callable[[], AnyRequest]) -> None:
+    """Measure, and where this visitor's other work is, if it is what keeps the button from being pressed."""
+    lab, me = broker.current(), session.owner()
+    mine, run = lab.experiments.active(me), lab.active_run(me)
+    st.button(
+        t("Measure"),
+        type="primary",
+        icon=":material/play_arrow:",
+        on_click=lambda: start(request()),
+        disabled=mine is not None or run is not None,
+    )
+    if run is not None:
+        st.caption(t("Your own run is still going; it has to end first."))
+    said = st.session_state.pop(PROBLEM, None)
+    if said is not None:
+        st.error(plain(t.sentence(said)), icon=":material/error:")
+
+
+def progress(t: Words, view: ExperimentView) -> None:
+    """How far it has come, and the button that ends it."""
+    told = t.sentence(view.progress.sentence) if view.progress else t("Waiting for its turn.")
+    st.progress(min(1.0, (view.progress.fraction if view.progress else None) or 0.0), plain(told))
+    st.button(
+        t("Cancel"),
+        icon=":material/stop:",
+        on_click=stop,
+        args=(view.id,),
+        disabled=view.owner != session.owner(),
+        key=f"cancel_{view.id}",
+    )
+
+
+def follow(t: Words, view: ExperimentView) -> None:
+    """Its progress while it is going on, once a full rerun when it has just ended, and then what has to be known."""
+    if not view.ended:
+        st.session_state["following"] = view.id
+        progress(t, view)
+        return
+    if st.session_state.pop("following", None) == view.id:
+        st.rerun()
+    state(t, view)
+
+
+def state(t: Words, view: ExperimentView) -> None:
+    """What has to be known of an experiment that has ended: that it was cut short, that it came from elsewhere."""
+    record = view.record
+    if record is None:
+        return
+    measured = sum(1 for point in record.points if point.time_ns is not None)
+    counts = {"measured": t.number(measured), "all": t.number(len(record.points))}
+    if view.state == "cancelled":
+        st.warning(t("Cancelled: {measured} of {all} points were measured and are kept.", **counts))
+    if view.state == "failed":
+        if record.error is not None:
+            st.error(plain(t.sentence(record.error)), icon=":material/error:")
+        if measured:
+            st.warning(t("It ended early: {measured} of {all} points were measured and are kept.", **counts))
+    if imported_at(record) is not None:
+        device = plain(record.device.name) if record.device else "?"
+        st.info(t("This experiment came from a file; it was measured on {device}, not here.", device=device))
+    if any("beats_roof" in point.flags or "beats_datasheet" in point.flags for point in record.points):
+        st.warning(
+            t(
+                "Some points are faster than their roof, which nothing is. Most likely this machine was busier while "
+                "it was measured: measure it again on *This machine*."
+            ),
+            icon=":material/warning:",
+        )
+    for note in record.notes:
+        st.caption(plain(t.sentence(note)))
+    if view.notice is not None:
+        st.warning(plain(t.sentence(view.notice)), icon=":material/warning:")
+
+
+def where_and_when(t: Words, record: Experiment) -> None:
+    """The machine and the moment of a record."""
+    device = plain(record.device.name) if record.device else "?"
+    threads = t.plural("{count} thread", "{count} threads", record.device.threads) if record.device else ""
+    st.caption(
+        t("Measured on {device}, {threads}, {when}.", device=device, threads=threads, when=t.moment(record.created_at))
+    )
+
+
+def link(t: Words, page: str, record: AnyRecord) -> str:
+    """An absolute link to a record."""
+    return f"{session.address()}/{page}?{urlencode({record.kind: record.id, 'lang': t.language})}"
+
+
+def keep(t: Words, page: str, record: AnyRecord | None) -> None:
+    """The link, the files, and the way in for a file."""
+    with st.expander(t("Share and keep"), icon=":material/link:"):
+        if record is not None:
+            st.code(link(t, page, record), language=None, wrap_lines=True)
+            base = f"{session.base_path()}/api/experiments/{record.id}"
+            with st.container(horizontal=True):
+                st.link_button("JSON", f"{base}.json", icon=":material/download:")
+                st.link_button("CSV", f"{base}.csv", icon=":material/download:")
+        components.import_run(
+            {"base": session.base_path(), "path": "/api/experiments", "locale": t.language,
+             "label": t("Open an experiment's JSON file"), "busy": t("Reading the file."),
+             "unreachable": t("The lab could not be reached; try again.")},
+            key=f"import_{page}", on_import=lambda: _show_imported(page),
+        )  # fmt: skip
+
+
+def _show_imported(page: str) -> None:
+    imported = st.session_state[f"import_{page}"]["imported"]
+    try:
+        view = broker.current().experiments.view(imported)
+    except LabError as error:
+        st.session_state[PROBLEM] = error.sentence
+        return
+    if view.record is not None:
+        show(view.record.kind, view.id)
+
+
+def earlier(t: Words, kind: Kind, label: Callable[[ExperimentRow], str], shown: str | None) -> None:
+    """Those kept here, the newest first, each a press away."""
+    try:
+        rows = [row for row in broker.current().experiments.newest(kind, LISTED) if row.points]
+    except LabError:  # a store that is away takes nothing from what is shown
+        rows = []
+    if not rows:
+        return
+    with st.expander(t("Measured earlier"), icon=":material/history:"):
+        for row in rows:
+            st.button(
+                plain(label(row)),
+                key=f"earlier_{row.id}",
+                type="tertiary",
+                on_click=show,
+                args=(kind, row.id),
+                disabled=row.id == shown,
+            )
+
+
+def joined(t: Words, *sentences: str) -> str:
+    """Sentences as one paragraph; Chinese sentences follow each other without a space."""
+    return ("" if t.language == "zh" else " ").join(each for each in sentences if each)

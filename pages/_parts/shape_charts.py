@@ -1,0 +1,124 @@
+"""Figures of *Shapes*: time and rate of one matrix over its rows, under the roof that was drawn before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from engine.shapes import ShapePoint
+from pages._parts import figures, palette, terms
+from pages._parts.figures import entry
+from pages._parts.words import Words
+
+HEIGHT = 360
+
+
+def time_figure(t: Words, points: Sequence[ShapePoint], ridge: float | None, knee: float | None) -> dict[str, Any]:
+    """Time against rows, both axes logarithmic: a flat start, a knee, a slope."""
+    every = [point.predicted_ns.measured_roof for point in points]
+    every += [point.time_ns for point in points if point.time_ns is not None]
+    layout = {
+        "xaxis": _rows_axis(t, points),
+        "yaxis": figures.log_axis(t("time"), min(every) / 1.5, max(every) * 1.7, t.duration, most=6),
+    }
+    data = [
+        _roof(t, points, [point.predicted_ns.measured_roof for point in points], lambda point: point.predicted_ns),
+        *_measured(t, points, lambda point: point.time_ns),
+    ]
+    return figures.component_data(
+        t,
+        data,
+        figures.marked(layout, _marks(t, points, ridge, knee)),
+        _legend(t, points),
+        height=HEIGHT,
+        alt=t("Time of the product against its rows, measured and predicted: a flat start, a knee and a slope."),
+    )
+
+
+def rate_figure(t: Words, points: Sequence[ShapePoint], ridge: float | None, knee: float | None) -> dict[str, Any]:
+    """FLOP/s against rows: what more rows gain, and where the gain ends."""
+    roof = [point.flops / point.predicted_ns.measured_roof * 1e9 for point in points]
+    every = roof + [point.flops_per_s for point in points if point.flops_per_s is not None]
+    layout = {
+        "xaxis": _rows_axis(t, points),
+        "yaxis": figures.log_axis(t("rate"), min(every) / 1.5, max(every) * 1.7, t.rate, most=6),
+    }
+    data = [
+        _roof(t, points, roof, lambda point: point.predicted_ns),
+        *_measured(t, points, lambda point: point.flops_per_s),
+    ]
+    return figures.component_data(
+        t,
+        data,
+        figures.marked(layout, _marks(t, points, ridge, knee)),
+        _legend(t, points),
+        height=HEIGHT,
+        alt=t("Rate of the product against its rows, measured and predicted."),
+    )
+
+
+def _rows_axis(t: Words, points: Sequence[ShapePoint]) -> dict[str, Any]:
+    rows = [float(point.rows) for point in points]
+    shown = rows if max(rows) > min(rows) else [*rows, 2 * max(rows)]
+    axis = figures.power_axis(t("rows multiplied at once"), shown, lambda each: t.number(each, 0), most=12)
+    low, high = axis["range"]
+    return axis | {"range": [low - 0.05, high + 0.05]}
+
+
+def _roof(t: Words, points: Sequence[ShapePoint], values: list[float], _lines: Any) -> dict[str, Any]:
+    told = [
+        figures.hover(
+            [t("{rows} rows, predicted", rows=t.number(point.rows)), t.duration(point.predicted_ns.measured_roof)]
+        )
+        for point in points
+    ]
+    return figures.curve([point.rows for point in points], values, "roof", palette.FLOOR, told, dash="dot", width=2)
+
+
+def _measured(t: Words, points: Sequence[ShapePoint], value: Any) -> list[dict[str, Any]]:
+    known = [point for point in points if point.time_ns is not None]
+    if not known:
+        return []
+    colours = [palette.DECODE if point.rows == 1 else palette.PREFILL for point in known]
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "x": [point.rows for point in known],
+            "y": [value(point) for point in known],
+            "legendgroup": "measured",
+            "line": {"color": palette.PREFILL, "width": 2},
+            "marker": {"size": 9, "color": colours, "symbol": ["circle" if p.rows == 1 else "diamond" for p in known]},
+            "text": [_told(t, point) for point in known],
+            "hovertemplate": "%{text}<extra></extra>",
+        }
+    ]
+
+
+def _told(t: Words, point: ShapePoint) -> str:
+    assert point.time_ns is not None
+    return figures.hover(
+        [
+            t("{rows} rows, measured", rows=t.number(point.rows)),
+            f"{t.duration(point.time_ns)} ± {t.percent(point.spread)}",
+            t.rate(point.flops_per_s or 0.0),
+            t("predicted {time}", time=t.duration(point.predicted_ns.measured_roof)),
+        ]
+    )
+
+
+def _marks(t: Words, points: Sequence[ShapePoint], ridge: float | None, knee: float | None) -> list[Any]:
+    low, high = points[0].rows, points[-1].rows
+    marks = []
+    if ridge is not None and low <= ridge <= high:
+        marks.append(figures.at_x(ridge, t("ridge {value}", value=t.number(ridge)), palette.FLOOR))
+    if knee is not None and low <= knee <= high:
+        marks.append(figures.at_x(knee, t("knee {value}", value=t.number(knee)), figures.TEXT, row=1))
+    return marks
+
+
+def _legend(t: Words, points: Sequence[ShapePoint]) -> figures.Legend:
+    found = [entry("roof", t("measured roof"), "dots", palette.FLOOR, t(terms.ROOF))]
+    if any(point.time_ns is not None for point in points):
+        found.insert(0, entry("measured", t("measured"), "dot", palette.PREFILL, t(terms.MEASURED_ROWS)))
+    return found
