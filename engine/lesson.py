@@ -148,6 +148,8 @@ FIGURES: dict[str, Callable[[], float]] = {
     "intensity_58": lambda: case(context=CONTEXT, batch=CROWD)["decode"]["intensity"],
     "rate_58": lambda: case(context=CONTEXT, batch=CROWD)["decode"]["tokens_per_s"],
     "rate_1": lambda: case(context=CONTEXT)["decode"]["tokens_per_s"],
+    "rate_58_each": lambda: case(context=CONTEXT, batch=CROWD)["decode"]["tokens_per_s"] / CROWD,
+    "int4_gain": lambda: weights_alone()["time_s"] / case(weights="int4")["decode"]["weights_only"]["time_s"],
     "a100_ms": lambda: _step(A100) * 1e3,
     "h100_ms": lambda: _step(H100) * 1e3,
     "a100_tflops": lambda: roof_of(hardware.load(A100), Formats())[0].flops_per_s / 1e12,

@@ -15,7 +15,9 @@ from streamlit.components.v2.types import ComponentRenderer
 _HERE = Path(__file__).parent
 
 
-def _component(name: str, folder: str, html: str, css: str, scripts: Sequence[str]) -> ComponentRenderer:
+def component(name: str, folder: str | Path, html: str, css: str, scripts: Sequence[str]) -> ComponentRenderer:
+    """A component from its files; a folder of another package is given by its whole path."""
+
     def text(file: str) -> str:
         return (_HERE / folder / file).read_text(encoding="utf-8")
 
@@ -25,10 +27,10 @@ def _component(name: str, folder: str, html: str, css: str, scripts: Sequence[st
     )
 
 
-_live_view = _component("roofline_live_view", "live_view", "view.html", "view.css", ("chart.js", "hover.js", "view.js"))
-_chips = _component("roofline_chips", "chips", "chips.html", "chips.css", ("chips.js",))
-_figure = _component("roofline_figure", "figure", "figure.html", "figure.css", ("figure.js",))
-_import_run = _component("roofline_import_run", "import_run", "import_run.html", "import_run.css", ("import_run.js",))
+_live_view = component("roofline_live_view", "live_view", "view.html", "view.css", ("chart.js", "hover.js", "view.js"))
+_chips = component("roofline_chips", "chips", "chips.html", "chips.css", ("chips.js",))
+_figure = component("roofline_figure", "figure", "figure.html", "figure.css", ("figure.js",))
+_import_run = component("roofline_import_run", "import_run", "import_run.html", "import_run.css", ("import_run.js",))
 
 
 def live_view(data: dict[str, Any], *, key: str, on_end: Callable[[], None]) -> None:

@@ -1,0 +1,95 @@
+"""What a finished run and this machine's ceilings say to the lesson's questions. Arithmetic over records; no torch.
+
+Each answer is measured and, where the run had one before it started, predicted.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from engine import ridge
+from engine.ceilings import Ceilings
+from engine.record import Run, Step
+
+
+@dataclass(frozen=True, slots=True)
+class TwoPhases:
+    """A run's prefill beside its median decode step. Times in nanoseconds."""
+
+    prompt_tokens: int
+    written_tokens: int
+    prefill_ns: float
+    decode_ns: float
+    expected_prefill_ns: float
+    expected_decode_ns: float
+    roof_decode_ns: float
+
+    @property
+    def written_over_read(self) -> float:
+        """Measured time of a written token over that of a read one."""
+        return self.decode_ns / (self.prefill_ns / self.prompt_tokens)
+
+    @property
+    def expected_written_over_read(self) -> float:
+        """The same as expected before the run."""
+        return self.expected_decode_ns / (self.expected_prefill_ns / self.prompt_tokens)
+
+    @property
+    def passes(self) -> int:
+        """Forward passes the run took: one for the prompt, one for each token but the first."""
+        return self.written_tokens
+
+
+def two_phases(run: Run) -> TwoPhases | None:
+    """None where the run has no prefill or no decode step."""
+    prefills: list[Step] = [step for step in run.steps if step.phase == "prefill"]
+    decodes: list[Step] = [step for step in run.steps if step.phase == "decode"]
+    if len(prefills) != 1 or not decodes or not prefills[0].time_ns:
+        return None
+    first = prefills[0]
+    return TwoPhases(
+        prompt_tokens=first.tokens,
+        written_tokens=len(run.steps),
+        prefill_ns=first.time_ns,
+        decode_ns=statistics.median(step.time_ns for step in decodes),
+        expected_prefill_ns=first.predicted_ns.expected,
+        expected_decode_ns=statistics.median(step.predicted_ns.expected for step in decodes),
+        roof_decode_ns=statistics.median(step.predicted_ns.measured_roof for step in decodes),
+    )
+
+
+def ridge_rows(ceilings: Ceilings | None, dtype: str = "fp32") -> float | None:
+    """This machine's ridge in rows; None where it has not been measured in that dtype."""
+    return ridge.of_ceilings(ceilings).get(dtype) if ceilings is not None and ceilings.bandwidth else None
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixRatio:
+    """One matrix of this machine's calibration: the time of `rows` rows over that of one."""
+
+    k: int
+    n: int
+    rows: int
+    ratio: float
+
+
+def matrix_ratio(ceilings: Ceilings | None) -> MatrixRatio | None:
+    """Of the matrix timed with most rows, the largest of them; None where there is none."""
+    if ceilings is None:
+        return None
+    best: MatrixRatio | None = None
+    shapes = {(point.k, point.n, point.dtype, point.working_set_bytes) for point in ceilings.linear}
+    for shape in shapes:
+        times = {
+            point.rows: point.time_ns
+            for point in ceilings.linear
+            if (point.k, point.n, point.dtype, point.working_set_bytes) == shape
+        }
+        most = max(times)
+        if 1 not in times or most < 4:
+            continue
+        k, n = shape[:2]
+        if best is None or (most, k * n) > (best.rows, best.k * best.n):
+            best = MatrixRatio(k, n, most, times[most] / times[1])
+    return best

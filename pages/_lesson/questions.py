@@ -1,0 +1,283 @@
+"""A question for each step of the path, asked before its page is seen, and what to hold the reader's guess against.
+
+Predicted numbers come from `engine.lesson`, measured ones from the run on show or this machine's ceilings. The guess
+itself never comes here: it is locked in, compared and kept in the browser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from engine import lesson, lesson_measured
+from engine.ceilings import Ceilings
+from engine.record import Run
+from pages._lesson.answers import Answer, choice, measured, number, predicted
+from pages._parts.words import Words
+
+
+@dataclass(frozen=True)
+class Known:
+    """What has been measured: the run on show, and this machine's ceilings."""
+
+    run: Run | None
+    ceilings: Ceilings | None
+
+    @property
+    def phases(self) -> lesson_measured.TwoPhases | None:
+        """The run's two phases, where it has both."""
+        return lesson_measured.two_phases(self.run) if self.run is not None else None
+
+
+Asked = dict[str, Any]
+
+
+def ask(t: Words, step: str, known: Known) -> Asked:
+    """The question of a step as the card shows it."""
+    return _ASK[step](t, known)
+
+
+def _question(t: Words, known: Known) -> Asked:
+    phases = known.phases
+    answers = [predicted(t, t("a long prompt on an H100, predicted"), lesson.figure("written_over_read"))]
+    if phases is not None:
+        answers = [
+            predicted(t, t("this run, predicted before it"), phases.expected_written_over_read),
+            measured(t, t("this run, measured"), phases.written_over_read),
+            *answers,
+        ]
+    return number(
+        t("A written token takes how many times as long as a token of the prompt that is read?"),
+        t("times"),
+        (0.1, 10_000),
+        answers,
+        t(
+            "Both kinds of token go through the same layers with the same arithmetic. That they cost so "
+            "differently is what the rest of the path explains."
+        ),
+    )
+
+
+def _request(t: Words, known: Known) -> Asked:
+    prompt, output = lesson.PAPER
+    text = t.number(lesson.figure("paper_passes"))
+    engine = t.number(lesson.figure("paper_passes_engine"))
+    phases = known.phases
+    answers = [
+        Answer("predicted", t("counted as the text counts"), text),
+        Answer("predicted", t("as this lab's engine counts"), engine),
+    ]
+    if phases is not None:
+        shown = t(
+            "{prompt} tokens in, {written} out: {passes} passes",
+            prompt=t.number(phases.prompt_tokens),
+            written=t.number(phases.written_tokens),
+            passes=t.number(phases.passes),
+        )
+        answers.append(Answer("measured", t("the run on this page"), shown))
+    return choice(
+        t(
+            "A prompt of {prompt} tokens and an answer of {output}: how many times does the model go through "
+            "all its weights?",
+            prompt=t.number(prompt),
+            output=t.number(output),
+        ),
+        {"15": t("15 times"), "6": t("6 times"), "5": t("5 times"), "1": t("once")},
+        ("6", "5"),
+        answers,
+        t(
+            "One pass reads the whole prompt, then one pass writes each token: 1 + 5. But the last row of the "
+            "first pass already holds the scores of the first new token. An engine that picks it there saves "
+            "one pass, and this one does."
+        ),
+    )
+
+
+def _first_guess(t: Words, known: Known) -> Asked:
+    return number(
+        t(
+            "By arithmetic alone: how many tokens a second does an H100 write, at {tflops} TFLOP/s?",
+            tflops=t.number(lesson.figure("h100_tflops"), 1),
+        ),
+        t("tokens/s"),
+        (1, 1_000_000),
+        [predicted(t, t("by compute alone, predicted"), lesson.figure("flops_only_rate"))],
+        t("There is no measurement to set beside it: no machine comes near. The next step says why."),
+    )
+
+
+def _where_it_fails(t: Words, known: Known) -> Asked:
+    answers = [predicted(t, t("by bytes alone, predicted"), lesson.figure("weights_only_rate"))]
+    phases = known.phases
+    if phases is not None and known.run is not None:
+        model = known.run.request.model
+        answers += [
+            predicted(t, t("{model} in the run on show, at best", model=model), 1e9 / phases.roof_decode_ns),
+            measured(t, t("{model} in the run on show, measured", model=model), 1e9 / phases.decode_ns),
+        ]
+    return number(
+        t(
+            "How many tokens a second are left, if each of them needs {size} GB from a memory that gives {rate} TB/s?",
+            size=t.number(lesson.figure("weight_gb"), 2),
+            rate=t.number(lesson.figure("h100_tb_per_s"), 2),
+        ),
+        t("tokens/s"),
+        (1, 1_000_000),
+        answers,
+        t("The compute is there, but it waits: nearly all of the time goes into bringing the weights in."),
+    )
+
+
+def _roofline(t: Words, known: Known) -> Asked:
+    answers = [predicted(t, t("an H100, everything counted"), lesson.figure("compute_bound_from"))]
+    here = lesson_measured.ridge_rows(known.ceilings)
+    if here is not None:
+        answers.append(measured(t, t("this machine's own ridge, in rows"), here))
+    return number(
+        t("From how many prompt tokens on does an H100 wait for its arithmetic and no longer for bytes?"),
+        t("tokens"),
+        (1, 100_000),
+        answers,
+        t(
+            "Two bytes a weight and two operations for each row: with 16-bit weights rows and operations a "
+            "byte are one number."
+        ),
+    )
+
+
+def _two_phases(t: Words, known: Known) -> Asked:
+    first, then = lesson.figure("prefill_4_ms"), lesson.figure("decode_after_4_ms")
+    answers = [
+        Answer(
+            "predicted",
+            t("an H100, predicted"),
+            t("{first} ms and {then} ms", first=t.number(first, 2), then=t.number(then, 2)),
+        )
+    ]
+    phases = known.phases
+    if phases is not None:
+        shown = t(
+            "{tokens} tokens read in {first}, one written in {then}",
+            tokens=t.number(phases.prompt_tokens),
+            first=t.duration(phases.prefill_ns),
+            then=t.duration(phases.decode_ns),
+        )
+        answers.append(Answer("measured", t("the run on show"), shown))
+    return choice(
+        t("Reading a prompt of four tokens, against writing one token: how long does the reading take?"),
+        {
+            "four": t("four times as long"),
+            "same": t("as long"),
+            "quarter": t("a quarter of the time"),
+        },
+        ("same",),
+        answers,
+        t(
+            "Both bring in the same weights, and that is what takes the time. On a small processor the prefill "
+            "is longer, because its ridge lies at a few rows already."
+        ),
+    )
+
+
+def _one_matrix(t: Words, known: Known) -> Asked:
+    answers = [predicted(t, t("an H100, predicted"), lesson.figure("matrix_2048_over_1"))]
+    here = lesson_measured.matrix_ratio(known.ceilings or (known.run.ceilings if known.run else None))
+    if here is not None:
+        label = t("{k} × {n} with {rows} rows, measured", k=here.k, n=here.n, rows=t.number(here.rows))
+        answers.append(measured(t, label, here.ratio))
+    return number(
+        t("The matrix times one row takes 1. How long do 2,048 rows take on an H100?"),
+        t("times"),
+        (1, 10_000),
+        answers,
+        t("2,048 times the arithmetic, but the same bytes. Up to the knee the rows ride along for nothing."),
+    )
+
+
+def _state_and_kv(t: Words, known: Known) -> Asked:
+    return number(
+        t("From which context on does reading the cache move more bytes than the state does?"),
+        t("tokens"),
+        (10, 1_000_000),
+        [predicted(t, t("counted from the model's shapes"), lesson.figure("kv_equals_state"))],
+        t("This is a count, not a clock: bytes follow from the model's shapes, whatever the machine."),
+    )
+
+
+def _batch(t: Words, known: Known) -> Asked:
+    alone, shared = lesson.figure("rate_1"), lesson.figure("rate_58")
+    return number(
+        t(
+            "One sequence alone gets {alone} tokens a second from an H100. How many do 58 get together?",
+            alone=t.number(alone, 1),
+        ),
+        t("tokens/s"),
+        (10, 100_000),
+        [
+            predicted(t, t("58 together, predicted"), shared),
+            predicted(t, t("58 times one, were everything shared"), alone * lesson.CROWD),
+        ],
+        t(
+            "The weights are shared, each sequence's own cache and state are not: that is the gap between the "
+            "two numbers."
+        ),
+    )
+
+
+def _misconceptions(t: Words, known: Known) -> Asked:
+    answers = [
+        Answer("predicted", t("speed from A100 to H100"), f"× {t.number(lesson.figure('speed_a100_h100'), 2)}"),
+        Answer("predicted", t("batch that fits in 80 GB"), t.number(lesson.figure("largest_batch_4096"))),
+        Answer("predicted", t("prompt bound by compute from"), t.number(lesson.figure("compute_bound_from"))),
+    ]
+    return choice(
+        t("Which of these four sentences is true?"),
+        {
+            "slow": t("Writing is slow because the model has so much to compute."),
+            "card": t("A card with three times the compute writes three times as fast."),
+            "prompt": t("A prompt that is long enough is bound by compute."),
+            "batch": t("A batch that is large enough uses all of the compute."),
+        },
+        ("prompt",),
+        answers,
+        t("The other three are what many believe. Below each can be tried."),
+    )
+
+
+def _still_open(t: Words, known: Known) -> Asked:
+    answers = [
+        Answer("predicted", t("weights in four bits"), f"× {t.number(lesson.figure('int4_gain'), 1)}"),
+        Answer("predicted", t("three times the compute"), f"× {t.number(1, 1)}"),
+        Answer(
+            "predicted",
+            t("58 readers at once, for each of them"),
+            f"× {t.number(lesson.figure('rate_58_each') / lesson.figure('rate_1'), 1)}",
+        ),
+    ]
+    return choice(
+        t("One reader alone waits for a text. What makes it come fastest?"),
+        {
+            "compute": t("three times the compute"),
+            "batch": t("58 readers at once"),
+            "bits": t("weights in four bits"),
+        },
+        ("bits",),
+        answers,
+        t("Fewer bytes help whoever waits. A batch helps the server, not the one reader."),
+    )
+
+
+_ASK: dict[str, Callable[[Words, Known], Asked]] = {
+    "question": _question,
+    "request": _request,
+    "first-guess": _first_guess,
+    "where-it-fails": _where_it_fails,
+    "roofline": _roofline,
+    "two-phases": _two_phases,
+    "one-matrix": _one_matrix,
+    "state-and-kv": _state_and_kv,
+    "batch": _batch,
+    "misconceptions": _misconceptions,
+    "still-open": _still_open,
+}
