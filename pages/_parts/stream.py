@@ -6,6 +6,7 @@ the engine serialised them, once for all viewers; only states are put into the v
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -21,6 +22,9 @@ from pages._parts.words import Words
 
 MAX_STREAMS = 500
 KEEP_ALIVE_S = 15.0
+BETWEEN_S = 0.45
+"""Between two sendings of steps to one viewer. Each wakes the server and the browser, which on a small machine share
+their cores with the engine; a viewer sees no difference, for the view draws and writes no more often than this."""
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
@@ -53,6 +57,7 @@ async def _follow(run_id: str, words: Words) -> AsyncIterator[str]:
                 return
             if not events:
                 yield ": still here\n\n"
+            pause = any(event.startswith('{"type":"steps"') for event in events)
             for event in events:
                 seen += 1
                 # What the engine serialised is passed on as it is; reading it again would cost each viewer.
@@ -63,6 +68,8 @@ async def _follow(run_id: str, words: Words) -> AsyncIterator[str]:
                 yield _data(told)
                 if told["type"] == "end":
                     return
+            if pause:
+                await asyncio.sleep(BETWEEN_S)
     finally:
         _Streams.open -= 1
 

@@ -49,6 +49,7 @@ class LiveView {
     this.kept = []
     if (!keepZoom) { this.zoomed = false; this.chosenScale = null }
     this.root.dataset.run = this.data.run ?? ""
+    this.root.dataset.answers = this.data.answers
     this.part("prompt").textContent = ""
     this.part("output").textContent = ""
     this.status("idle", this.data.run ? this.data.words.opening : this.data.words.idle)
