@@ -13,6 +13,7 @@ from pages._parts import (
     overlay,
     scene,
     scene_controls,
+    scene_panel,
     scene_parts,
     session,
     terms,
@@ -45,7 +46,7 @@ def numbers(asked: Asked, found: growth.Room) -> None:
             ),
             (t("Intensity"), t.number(now["intensity"]), t("FLOP/byte"), t(terms.ARITHMETIC_INTENSITY)),
             (
-                t("Each sequence holds"),
+                t("A sequence"),
                 t.size(found.per_request_bytes),
                 t("context {context}", context=t.number(asked.scene.context)),
                 t(terms.KV_CACHE),
@@ -73,14 +74,7 @@ st.markdown(
 
 left, right = st.columns([4, 7], gap="large")
 with left:
-    scene_controls.slider(t, "batch", t("Batch B"), terms.BATCH)
-    scene_controls.slider(t, "context", t("Context"), terms.KV_CACHE)
-    scene_controls.model(t)
-    scene_controls.device(t)
-    scene_controls.preset(t)
-    with st.expander(t("Formats and measured runs")):
-        scene_controls.formats(t)
-        overlay.choose(t, st.session_state["scene_model"])
+    scene_panel.panel(t, NAMES)
 view = scene_controls.keep("batch", NAMES)
 with right:
     try:
@@ -106,9 +100,8 @@ with right:
         st.caption(
             t(
                 "Tokens a second of all sequences together, both axes logarithmic. While the weights are most "
-                "of the bytes, twice the batch is "
-                "nearly twice the tokens; the line bends where each sequence's own bytes take over. Beyond the "
-                "red line it does not fit."
+                "of the bytes, twice the batch is nearly twice the tokens; the line bends where each "
+                "sequence's own bytes take over. Beyond the red line it does not fit."
             )
         )
         components.figure(
@@ -116,17 +109,17 @@ with right:
         )
         st.caption(
             t(
-                "Work for each byte moved. It rises with the batch but nears a limit of its own, because caches "
-                "and states are read for one "
-                "sequence each. Where the limit lies below the ridge, no batch makes arithmetic the bound."
+                "Work for each byte moved. It rises with the batch but nears a limit of its own, because "
+                "caches and states are read for one sequence each. Where the limit lies below the ridge, no "
+                "batch makes arithmetic the bound."
             )
         )
         components.figure(batch_charts.memory(t, grown, found, view.batch), key="memory_figure")
         st.caption(
             t(
-                "What has to be held: the whole checkpoint once, and a cache and a state for each sequence. The "
-                "stack meets the red line at the "
-                "largest batch. A longer context moves that point to the left."
+                "What has to be held: the whole checkpoint once, and a cache and a state for each sequence. "
+                "The stack meets the red line at the largest batch. A longer context moves that point to the "
+                "left."
             )
         )
         scene_parts.convention_note(t, view)

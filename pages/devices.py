@@ -13,12 +13,13 @@ from pages._parts import (
     components,
     device_charts,
     device_facts,
+    last_run,
     overlay,
     scene,
     scene_controls,
+    scene_panel,
     scene_parts,
     session,
-    terms,
 )
 from pages._parts.asked import all_devices, device_of, resolve
 
@@ -58,6 +59,7 @@ st.markdown(
 
 left, right = st.columns([4, 7], gap="large")
 with left:
+    last_run.offer(t, NAMES)
     scene_controls.device(t, "before", t("Card before"))
     scene_controls.device(t, "device", t("Card after"))
     st.button(t("Swap"), icon=":material/swap_horiz:", on_click=swap)
@@ -71,17 +73,12 @@ with left:
         wrap=True,
         format_func=asked_of.__getitem__,
     )
-    if st.session_state["scene_estimate"] == "prefill":
-        scene_controls.slider(t, "prompt", t("Prompt length T"), terms.PREFILL)
-    else:
-        scene_controls.slider(t, "batch", t("Batch B"), terms.BATCH)
-    if st.session_state["scene_estimate"] == "decode":
-        scene_controls.slider(t, "context", t("Context"), terms.KV_CACHE)
-    scene_controls.preset(t)
-    with st.expander(t("Formats and measured runs")):
-        scene_controls.formats(t)
-        overlay.choose(t, st.session_state["scene_model"])
+    asked_for = {"prefill": ("prompt",), "weights": ("batch",), "decode": ("batch", "context")}
+    scene_panel.sliders(t, asked_for[st.session_state["scene_estimate"]])
+    scene_panel.counting(t)
 view = scene_controls.keep("devices", NAMES)
+listed: list[Any] = []
+every: list[Any] = []
 with right:
     try:
         asked = resolve(view, ceilings)
@@ -103,25 +100,18 @@ with right:
         st.caption(
             t(
                 "Each point is a device; to the right, faster by bytes, upwards, faster by compute. Points "
-                "above the dashed line are held back by "
-                "bytes, and only a step to the right makes them faster. Longer prompts and larger batches move "
-                "all points towards the line."
+                "above the dashed line are held back by bytes, and only a step to the right makes them faster. "
+                "Longer prompts and larger batches move all points towards the line."
             )
         )
-        device_facts.table(t, every)
-        if len(every) < len(listed):
-            st.caption(
-                t.plural(
-                    "{count} device is left out: no peak of it for these formats can be stood by.",
-                    "{count} devices are left out: no peak of theirs for these formats can be stood by.",
-                    len(listed) - len(every),
-                )
-            )
         cards = [each for each in (other, asked.device) if isinstance(each, Device)]
         with st.expander(t("The two cards: figures, usual mistakes, sources")):
             for each in cards:
                 device_facts.card(t, each)
         scene_parts.convention_note(t, view)
+if every:
+    device_facts.table(t, every)
+    device_facts.left_out(t, listed, every)
 st.subheader(t("What others measured"))
 device_facts.published(t)
 scene_parts.share(t, "devices", view, NAMES)

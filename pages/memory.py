@@ -6,7 +6,17 @@ import streamlit as st
 
 from engine import catalogue, growth, roofline
 from engine.errors import LabError
-from pages._parts import components, context_charts, overlay, scene, scene_controls, scene_parts, session, terms
+from pages._parts import (
+    components,
+    context_charts,
+    last_run,
+    overlay,
+    scene,
+    scene_controls,
+    scene_parts,
+    session,
+    terms,
+)
 from pages._parts.asked import formats_of, model_of
 from pages._parts.words import Words
 
@@ -33,11 +43,11 @@ def table(t: Words, chosen: list[str], view: scene.Scene) -> None:
         rows.append(
             {
                 t("model"): model,
-                t("KV for the first token"): t.size(one.kv_held[0]),
+                t("KV a token"): t.size(one.kv_held[0]),
                 t("KV held"): t.size(at.kv_held[0]),
-                t("state held"): t.size(at.state_held[0]),
+                t("state"): t.size(at.state_held[0]),
                 t("moved a step"): t.size(at.moved[0]),
-                t("longest context"): t.number(spec.max_position),
+                t("context up to"): t.number(spec.max_position),
             }
         )
     st.dataframe(
@@ -67,8 +77,8 @@ def crossings(t: Words, view: scene.Scene) -> None:
     if moved is not None:
         st.markdown(
             t(
-                "Reading the cache costs as much as reading and writing the state at a context of **{context}** "
-                "tokens.",
+                "Reading the cache costs as much as reading and writing the state at a context of "
+                "**{context}** tokens.",
                 context=t.number(moved),
             ),
             help=t(terms.CROSSOVER),
@@ -85,8 +95,8 @@ def crossings(t: Words, view: scene.Scene) -> None:
     st.caption(
         t(
             "Orange grows with every token, purple stays. Left of the red line the state is the heavier of the "
-            "two, right of it the cache. "
-            "Moved and held cross at different contexts, because a state is both read and written at each step."
+            "two, right of it the cache. Moved and held cross at different contexts, because a state is both "
+            "read and written at each step."
         )
     )
 
@@ -102,6 +112,7 @@ st.markdown(
 
 left, right = st.columns([4, 7], gap="large")
 with left:
+    last_run.offer(t, NAMES)
     st.multiselect(t("Models"), catalogue.ids(), key="scene_models", max_selections=scene.MAX_MODELS, wrap=True)
     scene_controls.slider(t, "context", t("Context"), terms.KV_CACHE)
     names = {"held": t("held"), "moved": t("moved each step")}
@@ -135,9 +146,8 @@ if chosen:
             st.caption(
                 t(
                     "One sequence of each model, both axes logarithmic. A straight rising line is a cache that "
-                    "grows with every token; a line that "
-                    "turns flat has a window; a flat start is a state, heavy at once and never heavier. Lower "
-                    "is more sequences in the same memory."
+                    "grows with every token; a line that turns flat has a window; a flat start is a state, "
+                    "heavy at once and never heavier. Lower is more sequences in the same memory."
                 )
             )
             table(t, chosen, view)

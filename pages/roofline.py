@@ -13,6 +13,7 @@ from pages._parts import (
     overlay,
     roofline_chart,
     scene_controls,
+    scene_panel,
     scene_parts,
     session,
     tasks,
@@ -26,19 +27,6 @@ NAMES = ("model", "device", "prompt", "batch", "context", "weights", "kv", "stat
 
 t = session.words()
 ceilings = scene_parts.ceilings()
-
-
-def controls() -> None:
-    """Everything a reader can set."""
-    scene_controls.slider(t, "prompt", t("Prompt length T"), terms.PREFILL)
-    scene_controls.slider(t, "batch", t("Batch B"), terms.BATCH)
-    scene_controls.slider(t, "context", t("Context"), terms.KV_CACHE)
-    scene_controls.model(t)
-    scene_controls.device(t)
-    scene_controls.preset(t)
-    with st.expander(t("Formats and measured runs")):
-        scene_controls.formats(t)
-        overlay.choose(t, st.session_state["scene_model"])
 
 
 def numbers(t: Words, asked: Asked, document: dict[str, Any]) -> None:
@@ -101,7 +89,7 @@ tasks.lesson(t)
 
 left, right = st.columns([4, 7], gap="large")
 with left:
-    controls()
+    scene_panel.panel(t, NAMES)
 scene = scene_controls.keep("roofline", NAMES)
 with right:
     try:
@@ -121,10 +109,9 @@ with right:
         st.caption(
             t(
                 "Left to right, more work for each byte; upwards, more work a second. A point on the slope "
-                "waits for bytes, one on the flat "
-                "part for arithmetic; no point can lie above the roof. The ring is the decode step if only "
-                "weights were read: the gap to "
-                "the blue point is what each sequence's own cache and state cost."
+                "waits for bytes, one on the flat part for arithmetic; no point can lie above the roof. The "
+                "ring is the decode step if only weights were read: the gap to the blue point is what each "
+                "sequence's own cache and state cost."
             )
         )
         if ceilings is None:

@@ -114,7 +114,7 @@ def intensity(t: Words, growth: BatchGrowth, found: Room, batch: int, roof: Roof
     data = _until_wall(growth, ys, told, found)
     marks = [*_wall(t, found, growth), *_chosen(t, batch)]
     ridge = roof.ridge_flop_per_byte
-    marks.append(figures.at_y(ridge, t("ridge {value}", value=t.number(ridge, 0)), palette.FLOOR, log=True))
+    marks.append(figures.at_y(ridge, t("ridge {value}", value=t.number(ridge, 0)), palette.FLOOR, log=True, right=True))
     if limit != float("inf"):
         marks.append(
             figures.at_y(

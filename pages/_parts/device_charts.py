@@ -118,7 +118,7 @@ def _measured(t: Words, each: MeasuredPoint, unit: str) -> dict[str, Any]:
 
 
 def _rate(t: Words, value: float) -> str:
-    return f"{t.number(value / 1000)}k" if value >= 1000 else t.number(value)
+    return t.number(value)
 
 
 def _cloud(t: Words, some: Sequence[Estimate], group: str, opacity: float, symbol: str, unit: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -24,7 +25,7 @@ def name_of(t: Words, each: Estimate) -> str:
 
 
 def exchange(t: Words, before: Estimate, after: Estimate, unit: str) -> None:
-    """Both estimates on both cards, what the exchange does to each, and which of the two was right."""
+    """Both estimates on both cards, what the exchange does to each, and which of the two the step follows."""
     change = Change.between(before, after)
     rows = [
         (
@@ -70,35 +71,35 @@ def _verdict(t: Words, before: Estimate, after: Estimate, change: Change) -> str
     }
     if before.bound == after.bound == "memory":
         return t(
-            "From {old} to {new} the step goes from **{time}** to **{then}**: × {both}. The estimate by "
-            "**bytes** was right; by compute one "
-            "would have expected × {compute}.",
+            "From {old} to {new} the step goes from **{time}** to **{then}** at best: × {both}. Bytes take longer "
+            "than compute on both cards, so the step follows the estimate by **bytes**; compute alone would have "
+            "promised × {compute}.",
             **said,
         )
     if before.bound == after.bound == "compute":
         return t(
-            "From {old} to {new} the step goes from **{time}** to **{then}**: × {both}. The estimate by "
-            "**compute** was right; by bytes one "
-            "would have expected × {bytes}.",
+            "From {old} to {new} the step goes from **{time}** to **{then}** at best: × {both}. Compute takes longer "
+            "than bytes on both cards, so the step follows the estimate by **compute**; bytes alone would have "
+            "promised × {bytes}.",
             **said,
         )
     return t(
-        "From {old} to {new} the step goes from **{time}** to **{then}**: × {both}. The limit changes from one "
-        "card to the other, so neither "
-        "estimate alone (compute × {compute}, bytes × {bytes}) is right.",
+        "From {old} to {new} the step goes from **{time}** to **{then}** at best: × {both}. The slower part changes "
+        "from one card to the other, so the step follows neither estimate alone (compute × {compute}, bytes × "
+        "{bytes}).",
         **said,
     )
 
 
 def table(t: Words, estimates: Sequence[Estimate]) -> None:
     """Every device with both estimates, fastest first."""
-    right = {"memory": t("bytes"), "compute": t("compute")}
+    slower = {"memory": t("bytes"), "compute": t("compute")}
     columns = {
         t("device"): [name_of(t, each) for each in estimates],
         t("compute alone"): [each.compute_tokens_per_s for each in estimates],
         t("bytes alone"): [each.memory_tokens_per_s for each in estimates],
         t("at best"): [each.tokens_per_s for each in estimates],
-        t("right estimate"): [right[each.bound] for each in estimates],
+        t("slower part"): [slower[each.bound] for each in estimates],
         t("ridge"): [each.ridge_flop_per_byte for each in estimates],
         t("peak of"): [each.dtype for each in estimates],
         t("fits"): [None if each.room_bytes is None else each.room_bytes >= 0 for each in estimates],
@@ -109,6 +110,22 @@ def table(t: Words, estimates: Sequence[Estimate]) -> None:
     }
     shown = pd.DataFrame(columns).round({t("compute alone"): 1, t("bytes alone"): 2, t("at best"): 2, t("ridge"): 0})
     st.dataframe(shown, hide_index=True, height=330, column_config=numbers, alt=t("Both estimates for every device."))
+
+
+def left_out(t: Words, listed: Sequence[Any], shown: Sequence[Estimate]) -> None:
+    """Which devices the table does not have, and why."""
+    ids = {each.device.id for each in shown}
+    names = [each.name for each in listed if each.id not in ids]
+    if names:
+        st.caption(
+            t.plural(
+                "{count} device is not listed: its maker gives no peak rate for these formats that could be relied on.",
+                "{count} devices are not listed: their makers give no peak rate for these formats that could be "
+                "relied on.",
+                len(names),
+            ),
+            help=", ".join(plain(name) for name in names),
+        )
 
 
 def card(t: Words, device: Device) -> None:

@@ -105,9 +105,9 @@ def at_x(
 
 
 def at_y(
-    y: float, text: str, colour: str, *, log: bool, group: str = "", below: bool = False
+    y: float, text: str, colour: str, *, log: bool, group: str = "", below: bool = False, right: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A horizontal line and its name at the left."""
+    """A horizontal line and its name at the left, or at the right."""
     line = {
         "type": "line",
         "x0": 0,
@@ -119,9 +119,9 @@ def at_y(
         "line": {"dash": "dash", "width": 1.5, "color": colour},
     }
     name = {
-        "x": 0.01,
+        "x": 0.99 if right else 0.01,
         "xref": "paper",
-        "xanchor": "left",
+        "xanchor": "right" if right else "left",
         "y": math.log10(y) if log else y,
         "yanchor": "top" if below else "bottom",
         "text": text,

@@ -41,6 +41,7 @@ def live_data(t: Words, run: Run | RunView | None, *, asked: View, measured: Cei
         "run": run.id if run else None,
         "live": isinstance(run, RunView) and not run.ended,
         "length": run.request.max_new_tokens if run else asked.length,
+        "answers": bool(run and run.request.chat),
         "base": session.base_path(),
         "plotly": session.base_path() + api.PLOTLY_PATH,
         "locale": t.language,

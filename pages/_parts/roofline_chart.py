@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,7 +50,7 @@ def roofline(
         ),
         "yaxis": figures.log_axis(t("rate"), low_rate, 3 * roof.flops_per_s, t.rate, most=6),
     }
-    layout = figures.marked(layout, _marks(t, document, roof, here))
+    layout = figures.marked(layout, _marks(t, document, roof, here, middle=math.sqrt(LOWEST * high)))
     layout["shapes"].append(_ring(document["decode"]["weights_only"]["intensity"], roof))
     return figures.component_data(
         t,
@@ -64,7 +65,8 @@ def roofline(
     )
 
 
-def _marks(t: Words, document: dict[str, Any], roof: Roof, here: Roof | None) -> list[Any]:
+def _marks(t: Words, document: dict[str, Any], roof: Roof, here: Roof | None, *, middle: float) -> list[Any]:
+    """Vertical lines, their names one below the other; left of the `middle` a name stands to the right of its line."""
     limit = document["limits"]["intensity_at_infinite_batch"]
     marks = [
         figures.at_x(
@@ -79,13 +81,17 @@ def _marks(t: Words, document: dict[str, Any], roof: Roof, here: Roof | None) ->
                 t("this machine's ridge {value}", value=t.number(ridge, 0 if ridge >= 10 else 1)),
                 figures.TEXT,
                 row=1,
-                right=False,
+                right=ridge < middle,
             )
         )
     if limit != float("inf"):
         marks.append(
             figures.at_x(
-                limit, t("limit of decode {value}", value=t.number(limit, 0)), palette.DECODE, row=2, right=False
+                limit,
+                t("limit of decode {value}", value=t.number(limit, 0)),
+                palette.DECODE,
+                row=2,
+                right=limit < middle,
             )
         )
     return marks

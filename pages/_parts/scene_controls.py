@@ -88,10 +88,13 @@ def choose(**values: Any) -> None:
     """Set controls from a button. Call from a callback."""
     for name, value in values.items():
         st.session_state[PREFIX + name] = _as_widget(name, value)
+    joined = {name: ",".join(value) if isinstance(value, list) else value for name, value in values.items()}
+    st.session_state["scene"] = replace(st.session_state["scene"], **joined)
 
 
 def _as_widget(name: str, value: Any) -> Any:
-    return [each for each in value.split(",") if each] if name in ("models", "runs") else value
+    is_list = name in ("models", "runs") and isinstance(value, str)
+    return [each for each in value.split(",") if each] if is_list else value
 
 
 def slider(t: Words, name: str, label: str, explanation: str) -> None:

@@ -11,7 +11,7 @@ from engine.ceilings import Ceilings
 from engine.errors import LabError
 from engine.growth import Room, room
 from engine.ledger import explain
-from pages._parts import session
+from pages._parts import session, terms
 from pages._parts.asked import Asked, NotMeasuredError
 from pages._parts.plain import plain
 from pages._parts.scene import Scene, link
@@ -36,7 +36,15 @@ def refuse(t: Words, error: LabError) -> None:
 
 def convention_note(t: Words, scene: Scene) -> None:
     """One sentence on what the convention in use counts."""
-    st.caption(plain(t.sentence(explain(scene.preset))))
+    words = (
+        (t("head"), terms.HEAD),
+        (t("logits"), terms.LOGITS),
+        (t("KV cache"), terms.KV_CACHE),
+        (t("recurrent state"), terms.STATE),
+        (t("convolution state"), terms.CONV),
+    )
+    told = "\n".join(f"- **{word}**: {t(meaning)}" for word, meaning in words)
+    st.caption(plain(t.sentence(explain(scene.preset))), help=f"{t(terms.CONVENTION)}\n{told}")
 
 
 def share(t: Words, page: str, scene: Scene, names: Sequence[str]) -> None:

@@ -125,7 +125,7 @@ def _table(t: Words, run: Run) -> None:
         "MFLOP": [step.flops / 1e6 for step in run.steps],
         t("bound by"): [t(step.bound) for step in run.steps],
     }
-    decimals = st.column_config.NumberColumn(format="%.2f")
+    decimals = st.column_config.NumberColumn(format="accounting")  # two decimals, thousands apart as elsewhere
     numeric = [name for name, values in columns.items() if values and isinstance(values[0], float)]
     st.dataframe(pd.DataFrame(columns), hide_index=True, height=320, column_config=dict.fromkeys(numeric, decimals),
                  alt=t("Each step of the run: measured and predicted time, bytes, and what binds it."))  # fmt: skip

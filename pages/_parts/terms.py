@@ -63,6 +63,7 @@ DTYPE = N_(
     "processor computes in it fast."
 )
 LENGTH = N_("How many tokens to write at most. The model may stop earlier by itself.")
+HEAD = N_("The head: the last matrix, which turns what the layers computed into a score for every possible next token.")
 CONVENTION = N_(
     "What counts as a FLOP or a byte. The lesson's convention gives its printed numbers; this "
     "engine's counts all it really does."
