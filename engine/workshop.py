@@ -25,6 +25,8 @@ from engine.protocol import CalibrateJob, ExperimentJob, FetchJob, Finished, Job
 from engine.record import Run
 from engine.run_job import RunInProgress
 from engine.shape_job import ShapeInProgress
+from engine.shapes import ShapeRequest
+from engine.sweep_job import SweepInProgress
 from engine.tell import Teller
 
 if TYPE_CHECKING:
@@ -95,7 +97,8 @@ class Workshop:
         if isinstance(job, RunJob):
             return RunInProgress(job, self._bench, teller)
         if isinstance(job, ExperimentJob):
-            return ShapeInProgress(job, self._bench, teller)
+            kind = ShapeInProgress if isinstance(job.request, ShapeRequest) else SweepInProgress
+            return kind(job, self._bench, teller)
         return None
 
     def _prepare(self) -> None:
