@@ -11,6 +11,7 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from pages._parts import api
+from pages._parts.base_address import BaseAddress
 from pages._parts.guard import Guard
 
 
@@ -32,4 +33,6 @@ async def lifespan(_app: Any) -> AsyncIterator[dict[str, Any]]:
     await run_in_threadpool(broker.stop)
 
 
-app = st.App("pages/main.py", middleware=[Middleware(Guard)], lifespan=lifespan, routes=api.ROUTES)
+app = st.App(
+    "pages/main.py", middleware=[Middleware(Guard), Middleware(BaseAddress)], lifespan=lifespan, routes=api.ROUTES
+)

@@ -91,7 +91,7 @@ def _convert(item: Item, raw: Path, made: Path, tell: Progress) -> None:
     if item.kind == "vocabulary":
         from engine import tiktoken_import
 
-        tell(Sentence(template=N_("Writing the vocabulary of Qwen3.5.")), 0.0)
+        tell(Sentence(template=N_("Writing the vocabulary of Qwen3.8, shown beside the prompt for comparison.")), 0.0)
         tiktoken_import.convert(raw, made)
         return
     from engine import gguf_import

@@ -202,7 +202,7 @@ def qwen() -> Tokenizer:
     """
     if fetched.state(fetched.QWEN_VOCABULARY) != "ready":
         raise LabError(
-            "The vocabulary of Qwen3.5 is not here yet; it comes with `python -m engine fetch smollm2-135m`."
+            "The vocabulary of Qwen3.8 is not here yet; it comes with `python -m engine fetch smollm2-135m`."
         )
     folder = fetched.QWEN_VOCABULARY.path()
     return _load_qwen(folder, files.stamps(folder), None)

@@ -37,6 +37,7 @@ def serve(arguments: argparse.Namespace) -> int:
     from streamlit.web import cli as streamlit_cli
 
     sys.argv = ["streamlit", "run", str(app), "--server.address", arguments.host, "--server.port", str(arguments.port)]
+    sys.argv += ["--logger.hideWelcomeMessage", "true"]  # the address stands there already
     # Streamlit's own command parses sys.argv and ends by raising SystemExit.
     streamlit_cli.main()
     return 0

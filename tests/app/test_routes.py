@@ -143,3 +143,14 @@ def test_ready_says_whether_the_engine_is(lab: Lab) -> None:
     lab.wait_ready()
     status, body = lab.get("/api/ready")
     assert (status, json.loads(body)["worker"] in ("ready", "busy")) == (200, True)
+
+
+@pytest.mark.parametrize("path", ["/", "/roofline", "/%3Cscript%3E?q=</script>"])
+def test_a_page_names_its_server_and_carries_no_script_of_its_address(lab: Lab, path: str) -> None:
+    request = urllib.request.Request(lab.url + path, headers={"Accept": "text/html", "Accept-Encoding": "gzip"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        page = answer.read().decode()
+        assert int(answer.headers["Content-Length"]) == len(page.encode())
+    assert page.count("BACKEND_BASE_URL") == 1
+    assert "</script>" not in page.split("BACKEND_BASE_URL")[0].split("<script>")[-1]
+    assert page.rstrip().endswith("</html>")

@@ -46,7 +46,7 @@ def test_after_it_the_next_page_shows_the_same_run(open_page: Open, kept_run: st
     assert test.session_state["scene_runs"] == [kept_run]
 
 
-@pytest.mark.parametrize("page", ("roofline.py", "devices.py"))
+@pytest.mark.parametrize("page", ["roofline.py", "devices.py"])
 def test_without_a_run_of_ones_own_nothing_is_offered(page: str, open_page: Open, measured_here: None) -> None:
     assert not _offers(open_page(page, lang="en"))
     assert not _offers(open_page(page, run=next(iter(recorded.runs())), lang="en"))  # it shipped with the lab
