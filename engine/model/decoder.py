@@ -1,6 +1,6 @@
 """The decoder: a stack of layers, run in two ways. Prefill reads a prompt at once; decode adds one token.
 
-Read `Decoder._forward`; the rest is loading, and the two phases are in `engine.model.phases`. It knows token ids and
+Read `Decoder._read`; the rest is loading, and the two phases are in `engine.model.phases`. It knows token ids and
 logits, nothing of text, sampling or clocks.
 """
 
@@ -100,8 +100,8 @@ class Decoder(Model):
             max_tokens=limit,
         )
 
-    def _forward(self, ids: Tensor) -> Tensor:
-        """One pass over new tokens [B, T] behind what the cache holds; logits of the last position, [B, V]."""
+    def _read(self, ids: Tensor) -> Tensor:
+        """One pass of the layers over new tokens [B, T] behind what the cache holds; the last position's, [B, h]."""
         start, (batch, tokens) = self.cache.length, ids.shape
         cached = self.cache.extend(tokens)
         step = Step(batch, tokens, *self._rotary.at(start, start + tokens))
@@ -112,10 +112,12 @@ class Decoder(Model):
             attended = layer.attention(ops.rms_norm(x, layer.input_norm, eps), step, views)
             x = ops.add_residual_(x, attended)
             x = ops.add_residual_(x, layer.mlp(ops.rms_norm(x, layer.post_attention_norm, eps)))
-
         # Only the last position's logits are ever used; the head is the model's largest matrix.
-        last = x.view(batch, tokens, -1)[:, -1]
-        return self._head(ops.rms_norm(last, self._norm, eps)).float()
+        return x.view(batch, tokens, -1)[:, -1]
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        """The final norm and the head: [B, h] -> [B, V], fp32."""
+        return self._head(ops.rms_norm(hidden, self._norm, self.spec.norm.eps)).float()
 
     @property
     def resident_weight_bytes(self) -> int:

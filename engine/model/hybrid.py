@@ -7,6 +7,7 @@ The same two phases as the dense decoder. Beside the logits it can say which par
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import zip_longest
 
 import torch
 from torch import Tensor
@@ -72,23 +73,31 @@ class HybridDecoder(Model):
         """How latent attention reads its cache in decode from now on; `engine.model.latent` says what the two do."""
         self._layers = [layer.with_latent_form(form) for layer in self._layers]
 
-    def _forward(self, ids: Tensor) -> Tensor:
-        """One pass over new tokens [B, T] behind what the cache holds; logits of the last position, [B, V]."""
+    def _begin(self) -> None:
+        """A step begins: no expert has been read yet."""
+        self._distinct = []
+
+    def _read(self, ids: Tensor) -> Tensor:
+        """One pass of the layers over new tokens [B, T] behind what the cache holds; the last position's, [B, h]."""
         start, (batch, tokens) = self.cache.length, ids.shape
         memories = self.cache.extend(tokens)
         steps = {
             rotary: Step(batch, tokens, *table.at(start, start + tokens)) for rotary, table in self._rotaries.items()
         }
         unturned = Step(batch, tokens, self._norm.weight[:0], self._norm.weight[:0])
-        self._distinct = []
+        distinct: list[int] = []
 
         x = self._embed(ids, start)
         for layer, memory in zip(self._layers, memories, strict=True):
             step = steps[layer.rotary] if layer.rotary is not None else unturned
-            x = layer(x, step, memory, self._distinct)
-
+            x = layer(x, step, memory, distinct)
+        self._distinct = [sum(pair) for pair in zip_longest(self._distinct, distinct, fillvalue=0)]
         # Only the last position's logits are ever used; the head is the model's largest matrix.
-        logits = self._head(self._norm(x.view(batch, tokens, -1)[:, -1])).float()
+        return x.view(batch, tokens, -1)[:, -1]
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        """The final norm and the head: [B, h] -> [B, V], fp32."""
+        logits = self._head(self._norm(hidden)).float()
         return logits if self.spec.recipe.logits_divisor == 1 else logits / self.spec.recipe.logits_divisor
 
     def _embed(self, ids: Tensor, start: int) -> Tensor:
@@ -102,7 +111,7 @@ class HybridDecoder(Model):
 
     @property
     def experts_hit(self) -> tuple[int, ...]:
-        """Distinct experts the last step read in each layer that has experts, in the order of those layers."""
+        """As `Model.experts_hit`."""
         return tuple(self._distinct)
 
     @property

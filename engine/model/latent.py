@@ -80,7 +80,7 @@ class LatentAttention:
             ops.rotate_heads_(queries[..., sizes.nope_dim :], step.cos, step.signed_sin)
             ops.rotate_heads_(compressed[..., sizes.rank :], step.cos, step.signed_sin)
         cache.new.copy_(compressed[:, :, 0])
-        # A prompt's own keys and values are spelled out either way: all its queries use them.
+        # A prompt's keys and values are spelled out either way: all its queries use them.
         if step.tokens == 1 and self.form == "absorbed":
             return self.out(self._absorbed(queries[:, 0], cache.filled))
         return self.out(self._expanded(queries, cache.filled))
@@ -107,10 +107,7 @@ class LatentAttention:
         content, values = spelled[..., : sizes.nope_dim], spelled[..., sizes.nope_dim :]
         position = filled[:, None, :, sizes.rank :].expand(-1, sizes.heads, -1, -1)
         keys = torch.cat((content, position), dim=-1)
-        # One token sees all of the cache; a prompt fills it, and each of its tokens sees those before.
-        mixed = F.scaled_dot_product_attention(
-            queries.transpose(1, 2), keys, values, is_causal=queries.shape[1] > 1, scale=self.scale
-        )
+        mixed = ops.causal_attention(queries.transpose(1, 2), keys, values, self.scale)
         return mixed.transpose(1, 2).flatten(2).flatten(0, 1)
 
     @property

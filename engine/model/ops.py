@@ -13,8 +13,12 @@ Activations between layers are [B*T, h]: a linear does not care which sequence a
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F  # noqa: N812 - the name PyTorch's own documentation gives it
 from torch import Tensor
+
+MASK_SIZE = 1 << 20
+"""Pairs of query and key that one mask covers: 4 MB of numbers."""
 
 
 def embed(ids: Tensor, table: Tensor) -> Tensor:
@@ -53,16 +57,50 @@ def write_cache_(new: Tensor, heads: Tensor) -> None:
 
 
 def prefill_attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Causal attention of T new positions over themselves, scaled by 1/sqrt(d): the prompt's case.
+    """Causal attention of the last T positions over all S, scaled by 1/sqrt(d): a prompt's (S is T), or a chunk's.
 
     Args:
-        queries: [B, T, Hq, d]. keys, values: [B, Hkv, T, d].
+        queries: [B, T, Hq, d]. keys, values: [B, Hkv, S, d].
 
     Returns:
         [B*T, Hq*d], ready for the output linear.
     """
-    mixed = F.scaled_dot_product_attention(queries.transpose(1, 2), keys, values, is_causal=True, enable_gqa=True)
+    mixed = causal_attention(queries.transpose(1, 2), keys, values)
     return mixed.transpose(1, 2).flatten(2).flatten(0, 1)
+
+
+def causal_attention(queries: Tensor, keys: Tensor, values: Tensor, scale: float | None = None) -> Tensor:
+    """The last T of S positions, each over itself and all before it.
+
+    torch's own causal mask counts from the first key, which is right where T is S, and one token sees all. Else a mask
+    says what is seen; it is made for as many queries at once as keep it small, whatever T and S are.
+
+    Args:
+        queries: [B, Hq, T, d]. keys: [B, Hkv, S, d]. values: [B, Hkv, S, dv]. scale: None takes 1/sqrt(d).
+
+    Returns:
+        [B, Hq, T, dv].
+    """
+    tokens, filled = queries.shape[2], keys.shape[2]
+    if tokens in (1, filled):
+        return F.scaled_dot_product_attention(queries, keys, values, is_causal=tokens > 1, scale=scale, enable_gqa=True)
+    mixed = []
+    block = max(1, MASK_SIZE // filled)
+    for first in range(0, tokens, block):
+        last = min(first + block, tokens)
+        end = filled - tokens + last
+        seen = torch.ones(last - first, end, dtype=torch.bool, device=keys.device).tril_(end - (last - first))
+        mixed.append(
+            F.scaled_dot_product_attention(
+                queries[:, :, first:last],
+                keys[:, :, :end],
+                values[:, :, :end],
+                attn_mask=seen,
+                scale=scale,
+                enable_gqa=True,
+            )
+        )
+    return torch.cat(mixed, dim=2)
 
 
 def decode_attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:

@@ -1,5 +1,8 @@
 """The two phases every model has, whatever its layers: prefill reads a prompt at once, decode adds one token.
 
+A long prompt is read in chunks, one behind the other: what the activations of a pass take then depends on the chunk
+and not on the prompt, and weights are read once for each chunk (`engine.ledger.prefill` counts that).
+
 Knows the cache's limits and the order of the phases; what a forward pass computes is the decoders' business.
 """
 
@@ -13,6 +16,7 @@ import torch
 from torch import Tensor
 
 from engine.cache import CacheBytes
+from engine.chunks import PREFILL_ROWS, chunk_lengths
 from engine.errors import LabError
 from engine.model import supported
 from engine.spec import Spec
@@ -68,12 +72,13 @@ class Model(ABC):
         return kind.from_tensors(spec, tensors, device, dtype, max_tokens)
 
     @torch.inference_mode()
-    def prefill(self, ids: Tensor, *, positions: int | None = None) -> Tensor:
+    def prefill(self, ids: Tensor, *, positions: int | None = None, rows: int = PREFILL_ROWS) -> Tensor:
         """Read prompts of equal length, from an empty cache; what was there before is forgotten.
 
         Args:
             ids: [B, T], on this device.
             positions: how many the cache has to hold in all; None takes `max_tokens`.
+            rows: the most tokens, of all sequences together, that one pass over the layers takes.
 
         Returns:
             Logits of the last position, [B, V], fp32.
@@ -85,7 +90,11 @@ class Model(ABC):
         self._prepare_cache(batch, self.max_tokens if positions is None else positions)
         if tokens == 0:
             raise LabError("The prompt is empty; it has to have at least one token.")
-        return self._forward(ids)
+        self._begin()
+        *first, last = torch.split(ids, chunk_lengths(tokens, batch, rows), dim=1)
+        for chunk in first:
+            self._read(chunk)
+        return self._step(last)
 
     @torch.inference_mode()
     def decode(self, ids: Tensor) -> Tensor:
@@ -102,7 +111,8 @@ class Model(ABC):
         """
         if self.cache.length == 0 or self.cache.batch != len(ids):
             raise LabError("Decode continues a prefill of the same batch; run prefill first.")
-        return self._forward(ids[:, None])
+        self._begin()
+        return self._step(ids[:, None])
 
     def reset(self) -> None:
         """Forget the context; the cache keeps its memory."""
@@ -115,7 +125,9 @@ class Model(ABC):
 
     @property
     def experts_hit(self) -> tuple[int, ...]:
-        """Distinct experts the last step read in each layer that has experts, in the order of those layers."""
+        """Distinct experts the last step read in each layer that has experts, in the order of those layers; of a
+        prompt read in chunks, the sum over its chunks.
+        """
         return ()
 
     @property
@@ -136,9 +148,20 @@ class Model(ABC):
             self._allocate(batch=batch, positions=positions)
         self.cache.reset()
 
+    def _begin(self) -> None:  # noqa: B027 - most decoders have nothing to do
+        """A step begins."""
+
+    def _step(self, ids: Tensor) -> Tensor:
+        """The pass that gives logits, [B, V], fp32: of a token for each sequence, or of a prompt's last chunk."""
+        return self._logits(self._read(ids))
+
     @abstractmethod
-    def _forward(self, ids: Tensor) -> Tensor:
-        """One pass over new tokens [B, T] behind what the cache holds; logits of the last position, [B, V]."""
+    def _read(self, ids: Tensor) -> Tensor:
+        """One pass of the layers over new tokens [B, T] behind what the cache holds; the last position's, [B, h]."""
+
+    @abstractmethod
+    def _logits(self, hidden: Tensor) -> Tensor:
+        """The final norm and the head on what the layers gave for one position of each sequence; [B, V], fp32."""
 
     @abstractmethod
     def _allocate(self, *, batch: int, positions: int) -> None:

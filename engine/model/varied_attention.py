@@ -72,18 +72,22 @@ class VariedAttention:
     def _attend(
         self, queries: Tensor, keys: Tensor, values: Tensor, step: Step, cache: LayerViews | RingViews
     ) -> Tensor:
-        """[B*T, Hq*d]. A prompt attends to itself, one token to what the cache holds."""
+        """[B*T, Hq*d]. One token attends to what the cache holds, a prompt to itself and to what was read before."""
         new = torch.stack((keys, values)).transpose(2, 3)  # [2, B, Hkv, T, d]
         if isinstance(cache, RingViews):
-            seen = window.write_ring_(cache.ring, new, cache.start)
+            # The ring keeps no order and forgets what the first of many tokens still sees.
+            reach = min(cache.start, cache.ring.shape[3] - 1) if step.tokens > 1 else 0
+            if reach:
+                new = torch.cat((window.last_of_ring(cache.ring, cache.start, reach), new), dim=3)
+            ordered = (new[0], new[1])
+            filled = window.write_ring_(cache.ring, new[:, :, :, reach:], cache.start)
         else:
             cache.new.copy_(new)
-            seen = (cache.keys, cache.values)
+            filled = (cache.keys, cache.values)
+            ordered = filled
         if step.tokens == 1:
-            return window.attend_one(queries, *seen, scale=self.scale, sinks=self.sinks)
-        return window.attend_prompt(
-            queries, new[0], new[1], scale=self.scale, window=self.sizes.window, sinks=self.sinks
-        )
+            return window.attend_one(queries, *filled, scale=self.scale, sinks=self.sinks)
+        return window.attend_prompt(queries, *ordered, scale=self.scale, window=self.sizes.window, sinks=self.sinks)
 
     @property
     def tensors(self) -> list[Tensor]:

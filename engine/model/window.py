@@ -10,7 +10,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name PyTorch's own documentation gives it
 from torch import Tensor
 
-BLOCK = 512  # queries handled at once where a prompt is longer than the window
+from engine.model import ops
+
+BLOCK = 512  # queries handled at once where not all see the same
+SCORES = 1 << 21
+"""Pairs of query and key whose scores one head has in memory at once; fewer queries are then handled together."""
 
 
 def write_ring_(ring: Tensor, new: Tensor, start: int) -> tuple[Tensor, Tensor]:
@@ -33,6 +37,12 @@ def write_ring_(ring: Tensor, new: Tensor, start: int) -> tuple[Tensor, Tensor]:
     return filled[0], filled[1]
 
 
+def last_of_ring(ring: Tensor, start: int, count: int) -> Tensor:
+    """The `count` positions before `start`, in their order, as a copy: [2, B, Hkv, count, d]."""
+    places = torch.arange(start - count, start, device=ring.device) % ring.shape[3]
+    return ring[:, :, :, places]
+
+
 def attend_one(queries: Tensor, keys: Tensor, values: Tensor, *, scale: float, sinks: Tensor | None) -> Tensor:
     """One new position over everything given: [B, 1, Hq, d] -> [B, Hq*d].
 
@@ -48,27 +58,29 @@ def attend_one(queries: Tensor, keys: Tensor, values: Tensor, *, scale: float, s
 def attend_prompt(
     queries: Tensor, keys: Tensor, values: Tensor, *, scale: float, window: int | None, sinks: Tensor | None
 ) -> Tensor:
-    """T new positions over themselves: queries [B, T, Hq, d], keys and values [B, Hkv, T, d] -> [B*T, Hq*d].
+    """The last T of S positions over themselves and those before: queries [B, T, Hq, d], keys and values
+    [B, Hkv, S, d] -> [B*T, Hq*d].
 
-    With a window shorter than the prompt, blocks of queries look only at the keys some of them can see.
+    With a window shorter than that, blocks of queries look only at the keys some of them can see.
     """
-    tokens = queries.shape[1]
-    queries = queries.transpose(1, 2)
-    if window is None or window >= tokens:
+    tokens, filled = queries.shape[1], keys.shape[2]
+    queries, before = queries.transpose(1, 2), filled - tokens
+    if window is None or window >= filled:
         if sinks is None:
-            mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True, scale=scale, enable_gqa=True)
+            mixed = ops.causal_attention(queries, keys, values, scale)
             return mixed.transpose(1, 2).flatten(2).flatten(0, 1)
-        window = tokens
+        window = filled
     blocks = []
-    for first in range(0, tokens, BLOCK):
-        last = min(first + BLOCK, tokens)
-        lowest = max(first - window + 1, 0)
-        distance = torch.arange(first, last, device=keys.device)[:, None] - torch.arange(
-            lowest, last, device=keys.device
+    block = min(BLOCK, max(1, SCORES // min(filled, window + BLOCK)))
+    for first in range(0, tokens, block):
+        last = min(first + block, tokens)
+        lowest, end = max(before + first - window + 1, 0), before + last
+        distance = torch.arange(before + first, end, device=keys.device)[:, None] - torch.arange(
+            lowest, end, device=keys.device
         )
         seen = (distance >= 0) & (distance < window)
         blocks.append(
-            _masked(queries[:, :, first:last], keys[:, :, lowest:last], values[:, :, lowest:last], seen, scale, sinks)
+            _masked(queries[:, :, first:last], keys[:, :, lowest:end], values[:, :, lowest:end], seen, scale, sinks)
         )
     return torch.cat(blocks, dim=2).transpose(1, 2).flatten(2).flatten(0, 1)
 
