@@ -1,28 +1,29 @@
 """What one model's own ops reach on this machine: the points the expected line is a sum of.
 
-Walks dry steps (`engine.dry_step`) of the model's shape: decode at several contexts and batches, prefill at
-doubling lengths, in turn, so that a slow moment falls on all of them. A sample is an op's mean over one walk,
-because a step pays for every layer's; what is kept is the median over the walks and its spread.
+Walks dry steps of the model's shape (`engine.dry_step`, and `engine.calibrate_parts` for layers of other kinds): decode
+at several contexts and batches, prefill at doubling lengths, in turn. What is kept is the median over the walks and
+its spread.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable
-from time import monotonic
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import torch
 
 from engine import device as devices
+from engine.calibrate_parts import walk_parts
 from engine.ceilings import Ceilings, LinearPoint, SmallOpPoint
 from engine.dry_step import Case, DryModel
 from engine.errors import N_
 from engine.hardware_device import TORCH_NAMES
-from engine.laps import OpKey, laps_for
-from engine.measure import Progress, ShouldStop, Stopped, Timing, part, summarise
+from engine.laps import OpKey
+from engine.measure import Progress, ShouldStop, Timing, part, summarise
 from engine.model import supported
+from engine.points import COVERS
 from engine.spec import Spec
+from engine.walks import walk_all
 
 Point = TypeVar("Point", LinearPoint, SmallOpPoint)
 
@@ -32,15 +33,9 @@ BATCHES = (2, 4, 8, 16, 32)
 BATCH_CONTEXTS = (128, 1024)
 
 BUDGET_S = 14.0
-MOST_ROUNDS = 9
-DECODE_WALKS = 3
-SETTLING_S, COUNTED_S = 0.01, 0.03
 # A walk that would take longer passes fewer layers; the next one goes on where it stopped, so that all take turns
 # and no weight is met again before all the others were read.
 WALK_S = 0.1
-# On a busy machine the first round may take this many budgets before it leaves cases out; the plain decode steps
-# at the head of the list are walked in any case.
-FIRST_ROUND_BUDGETS = 2.0
 # Caches of all cases together; a case whose cache would not fit in what is left is not measured.
 CACHE_BYTES = 2**30
 
@@ -69,21 +64,38 @@ def for_model(
         engine.measure.Stopped: `should_stop` said so; asked before every walk.
     """
     supported.check(spec)
-    if not supported.is_plain(spec):
-        return ceilings  # only dense layers are walked; others are expected at their roof and their launches
     dtype = TORCH_NAMES.get(dtype, dtype)
     device = torch.device(ceilings.device.kind)
     devices.use_threads(ceilings.device.threads)
+    plain = supported.is_plain(spec)
+    walk = _walk_plain if plain else walk_parts
     on_share = part(progress, MEASURING_MODEL, 0.0, 1.0)
     with torch.inference_mode():
-        held = _layers_that_fit(spec, dtype, device)
-        model = DryModel(spec, devices.DTYPES[dtype], device, layers=held)
-        wanted = cases(spec, rows, kv_bytes_per_position=model.kv_bytes_per_position, cache_bytes=_cache_bytes(device))
-        layers = {case: layers_to_walk(case, ceilings, spec, dtype, held) for case in wanted}
-        samples = _walk_all(model, wanted, layers, budget_s=budget_s, on_share=on_share, should_stop=should_stop)
+        samples = walk(
+            ceilings, spec, dtype, device, rows, budget_s=budget_s, on_share=on_share, should_stop=should_stop
+        )
     on_share(1.0)
     timings = {key: summarise(values) for key, values in samples.items()}
-    return _with_points(ceilings, dtype, weight_bytes(spec, dtype), timings)
+    return _with_points(ceilings, dtype, weight_bytes(spec, dtype), timings, {} if plain else COVERS)
+
+
+def _walk_plain(
+    ceilings: Ceilings,
+    spec: Spec,
+    dtype: str,
+    device: torch.device,
+    rows: Iterable[int],
+    *,
+    budget_s: float,
+    on_share: Callable[[float], None],
+    should_stop: ShouldStop,
+) -> dict[OpKey, list[float]]:
+    """Samples by op of a dense decoder."""
+    held = _layers_that_fit(spec, dtype, device)
+    model = DryModel(spec, devices.DTYPES[dtype], device, layers=held)
+    wanted = cases(spec, rows, kv_bytes_per_position=model.kv_bytes_per_position, cache_bytes=cache_room(device))
+    layers = {case: layers_to_walk(case, ceilings, spec, dtype, held) for case in wanted}
+    return walk_all(model, wanted, layers, budget_s=budget_s, on_share=on_share, should_stop=should_stop)
 
 
 def weight_bytes(spec: Spec, dtype: str) -> int:
@@ -92,86 +104,28 @@ def weight_bytes(spec: Spec, dtype: str) -> int:
     return read * devices.DTYPES[dtype].itemsize
 
 
-def cases(spec: Spec, rows: Iterable[int], *, kv_bytes_per_position: int, cache_bytes: int) -> list[Case]:
-    """The steps to walk: decode at each context, decode at each batch, prefill at each length; those that fit."""
+def cases(
+    spec: Spec, rows: Iterable[int], *, kv_bytes_per_position: int, cache_bytes: int, state_bytes: int = 0
+) -> list[Case]:
+    """The steps to walk: decode at each context, decode at each batch, prefill at each length; those that fit.
+
+    state_bytes: what one sequence takes beside its positions.
+    """
     # A context beyond the model's last position stands for the last.
     wanted = [Case(1, 1, min(context, spec.max_position)) for context in CONTEXTS]
     wanted += [Case(1, tokens, tokens) for tokens in sorted(set(rows)) if tokens > 1]
     wanted += [Case(batch, 1, context) for context in BATCH_CONTEXTS for batch in BATCHES]
     kept, left = [], cache_bytes
     for case in wanted:
-        needed = case.batch * case.context * kv_bytes_per_position
+        needed = case.batch * (case.context * kv_bytes_per_position + state_bytes)
         if case not in kept and case.context <= spec.max_position and needed <= left:
             kept.append(case)
             left -= needed
     return kept
 
 
-class _Walker:
-    """Walks cases of one model in turn and keeps what each op took."""
-
-    def __init__(self, model: DryModel, wanted: list[Case], layers: dict[Case, int]) -> None:
-        self.samples: dict[OpKey, list[float]] = defaultdict(list)
-        self._walked: set[Case] = set()
-        self._model = model
-        self._layers = layers
-        self._laps = laps_for(model.device)
-        self._memory = {case: model.cache_for(case) for case in wanted}
-
-    def walk(self, case: Case) -> None:
-        """Walks that do not count, so that what the change of shapes costs is not charged, and then those that do.
-
-        A run makes the same step over and over: a short one needs many walks to find code, caches and branch
-        predictors as a run does.
-        """
-        self._walked.add(case)
-        began = monotonic()
-        self._walk_once(case)
-        while monotonic() - began < SETTLING_S:
-            self._walk_once(case)
-        began, fewest = monotonic(), DECODE_WALKS if case.tokens == 1 else 1
-        while fewest > 0 or monotonic() - began < COUNTED_S:
-            fewest -= 1
-            for key, (time_ns, count) in self._walk_once(case).items():
-                self.samples[key].append(time_ns / count)
-
-    def has_walked(self, cases: list[Case]) -> bool:
-        """Whether each of these had its turn."""
-        return self._walked.issuperset(cases)
-
-    def _walk_once(self, case: Case) -> dict[OpKey, tuple[float, int]]:
-        cache, rotary = self._memory[case]
-        self._model.step(case, self._laps, cache, rotary, layers=self._layers[case])
-        return self._laps.totals()
-
-
-def _walk_all(
-    model: DryModel,
-    wanted: list[Case],
-    layers: dict[Case, int],
-    *,
-    budget_s: float,
-    on_share: Callable[[float], None],
-    should_stop: ShouldStop,
-) -> dict[OpKey, list[float]]:
-    """Samples in nanoseconds by op: its mean over each walk. All cases take their turn until the time is spent."""
-    walker = _Walker(model, wanted, layers)
-    plain = [case for case in wanted if case.rows == 1]
-    started = monotonic()
-    for done in range(MOST_ROUNDS):
-        for place, case in enumerate(wanted):
-            spent = (monotonic() - started) / budget_s
-            if should_stop():
-                raise Stopped
-            if spent >= (1.0 if done else FIRST_ROUND_BUDGETS) and walker.has_walked(plain):
-                return walker.samples
-            walker.walk(case)
-            in_rounds = (done + (place + 1) / len(wanted)) / MOST_ROUNDS
-            on_share(min(0.99, max(in_rounds, spent)))
-    return walker.samples
-
-
-def _cache_bytes(device: torch.device) -> int:
+def cache_room(device: torch.device) -> int:
+    """Bytes for the caches of all cases together."""
     return min(CACHE_BYTES, devices.free_bytes(device) // 4)
 
 
@@ -191,7 +145,13 @@ def layers_to_walk(case: Case, ceilings: Ceilings, spec: Spec, dtype: str, held:
     return max(1, min(held, int(WALK_S / max(read_s, compute_s))))
 
 
-def _with_points(ceilings: Ceilings, dtype: str, working_set_bytes: int, timings: dict[OpKey, Timing]) -> Ceilings:
+def _with_points(
+    ceilings: Ceilings,
+    dtype: str,
+    working_set_bytes: int,
+    timings: dict[OpKey, Timing],
+    covers: Mapping[str, tuple[str, ...]],
+) -> Ceilings:
     """The ceilings with these points in place of those of the same dtype and working set."""
 
     def others(points: list[Point]) -> list[Point]:
@@ -222,6 +182,9 @@ def _with_points(ceilings: Ceilings, dtype: str, working_set_bytes: int, timings
             batch=key.batch,
             context=key.context,
             kv_width=key.kv_width,
+            distinct=key.distinct,
+            form=key.form,
+            covers=list(covers.get(key.kind, ())),
         )
         for key, timing in timings.items()
         if key.kind != "linear"

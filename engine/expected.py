@@ -4,6 +4,7 @@
 2. measured roof: the same with this machine's peak and its bandwidth at the step's working set.
 3. expected: the sum over the ledger's ops. An op takes the time measured for its shape in place (its launch
    included), but never less than its own share of the roof; an op that was never measured takes its roof and a launch.
+   Of routed experts, as many are read as uniform routing is expected to hit.
 
 Nothing here may look at a run: the lines are drawn first, and the run is compared with them. Nor are the ceilings
 scaled by the control probe taken before the run: over 30 runs on a busy two-core machine that made the median error
@@ -21,7 +22,7 @@ from engine import ledger
 from engine.ceilings import Ceilings
 from engine.hardware_device import TORCH_NAMES, Device
 from engine.ledger import Formats, Op, StepLedger
-from engine.points import Points
+from engine.points import Points, point_kind
 from engine.record import PredictedNs
 from engine.spec import Spec
 
@@ -55,16 +56,27 @@ class Prediction:
 
 
 class Predictor:
-    """The lines of every step of one model at one batch. Build and ask it before the run; answers are kept."""
+    """The lines of every step of one model at one batch. Build and ask it before the run; answers are kept.
+
+    alike: the sequences will be copies of one another, as one prompt's are where the likeliest token is always taken.
+    """
 
     def __init__(
-        self, spec: Spec, ceilings: Ceilings, device: Device | None = None, *, formats: Formats, batch: int = 1
+        self,
+        spec: Spec,
+        ceilings: Ceilings,
+        device: Device | None = None,
+        *,
+        formats: Formats,
+        batch: int = 1,
+        alike: bool = False,
     ) -> None:
         self._spec = spec
         self._ceilings = ceilings
         self._device = device
         self._formats = formats
         self._batch = batch
+        self._alike = alike
         weights = ledger.decode(spec, 1, formats=formats).bytes.weights
         self._points = Points(ceilings, formats.plain_format, weights)
         self.prefill = cache(self._prefill)
@@ -77,19 +89,25 @@ class Predictor:
             self.decode(context)
 
     def _prefill(self, tokens: int) -> Prediction:
-        return self._predict(ledger.prefill(self._spec, tokens, batch=self._batch, formats=self._formats))
+        return self._predict(
+            ledger.prefill(self._spec, tokens, batch=self._batch, formats=self._formats, alike=self._alike)
+        )
 
     def _decode(self, context: int) -> Prediction:
         """`context`: positions attended, the new token included."""
-        return self._predict(ledger.decode(self._spec, context, batch=self._batch, formats=self._formats))
+        return self._predict(
+            ledger.decode(self._spec, context, batch=self._batch, formats=self._formats, alike=self._alike)
+        )
 
     def _predict(self, step: StepLedger) -> Prediction:
         return predict_step(step, self._ceilings, self._formats.plain_format, self._device, self._points)
 
 
-def predictor(spec: Spec, ceilings: Ceilings, device: Device | None, formats: Formats, batch: int = 1) -> Predictor:
+def predictor(
+    spec: Spec, ceilings: Ceilings, device: Device | None, formats: Formats, batch: int = 1, *, alike: bool = False
+) -> Predictor:
     """The lines of every step of one model. `device` is the listed device for the datasheet line, or None."""
-    return Predictor(spec, ceilings, device, formats=formats, batch=batch)
+    return Predictor(spec, ceilings, device, formats=formats, batch=batch, alike=alike)
 
 
 def predict_step(
@@ -107,7 +125,7 @@ def predict_step(
         predicted_ns=PredictedNs(
             datasheet=datasheet_ns(step, device, dtype) if device else None,
             measured_roof=max(memory_ns, compute_ns),
-            expected=sum(op_ns for op_ns, _ in priced),
+            expected=max(memory_ns, compute_ns, sum(op_ns for op_ns, _ in priced)),
         ),
         memory_ns=memory_ns,
         compute_ns=compute_ns,
@@ -138,9 +156,14 @@ def _roof_terms(
 
 
 def _price(step: StepLedger, ceilings: Ceilings, dtype: str, points: Points) -> list[tuple[float, float]]:
-    """For each op of the step, all its occurrences: its time, and the part of it that is starting it."""
+    """For each op of the step, all its occurrences: its time, and the part of it that is starting it.
+
+    Ops that were timed together with another are in the other's time.
+    """
     priced = []
     for op in step.ops:
+        if op.name in points.covered:
+            continue
         roof = max(_roof_terms(op.bytes.total, op.flops, step.working_set_bytes, ceilings, dtype))
         measured = _measured_ns(op, step, points)
         if measured is None:
@@ -154,13 +177,17 @@ def _price(step: StepLedger, ceilings: Ceilings, dtype: str, points: Points) -> 
 
 def _measured_ns(op: Op, step: StepLedger, points: Points) -> float | None:
     """One occurrence of an op from the measured points, or None where nothing like it was measured."""
+    if op.distinct:
+        return points.experts_ns(op.rows, op.distinct)
     if op.kind == "linear":
         return points.linear_ns(op.rows, op.k, op.n)
     if op.kind == "attention":
         if step.tokens == 1:
             return points.decode_attention_ns(step.batch, op.context)
-        return points.prefill_attention_ns(step.batch, step.tokens)
-    return points.between_ns(_point_kind(op), op.rows, op.n)
+        return points.prefill_attention_ns(step.batch, step.tokens, op.context)
+    if op.kind in ("conv", "recurrence"):
+        return points.recurrent_ns(op.kind, op.n, step.batch, step.tokens)
+    return points.between_ns(point_kind(op), op.rows, op.n)
 
 
 def _start_ns(op: Op, points: Points, ceilings: Ceilings) -> float:
@@ -169,9 +196,4 @@ def _start_ns(op: Op, points: Points, ceilings: Ceilings) -> float:
         return ceilings.launch_ns
     if op.kind == "attention":
         return points.decode_attention_ns(1, 1) or ceilings.launch_ns
-    return points.between_ns(_point_kind(op), 1, 1) or ceilings.launch_ns
-
-
-def _point_kind(op: Op) -> str:
-    """Elementwise ops are told apart by name; norms, rotary and embedding are what their kind says."""
-    return op.name if op.kind == "elementwise" else op.kind
+    return points.between_ns(point_kind(op), 1, 1) or ceilings.launch_ns

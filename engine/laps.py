@@ -20,7 +20,8 @@ class OpKey:
     """What was timed: an op by its kind, the rows it saw and its size, as the ledger counts them.
 
     A linear maps `k` numbers a row to `n`; other ops have `width` elements a row. Attention includes the write to
-    the cache, and depends on the case's batch and context and on the width of all key heads.
+    the cache, and depends on the case's batch and context and on the width of all key heads; `form` tells two ways
+    of latent attention apart. Experts: how many `distinct` ones the rows hit together.
     """
 
     kind: str
@@ -31,6 +32,8 @@ class OpKey:
     batch: int = 0
     context: int = 0
     kv_width: int = 0
+    distinct: int = 0
+    form: str = ""
 
 
 class Laps(Protocol):

@@ -12,6 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from engine.ceilings import Ceilings, LinearPoint, SmallOpPoint
+from engine.ledger import Op
+
+COVERS = {
+    "attention": ("q_norm", "k_norm", "rotary", "output_gate", "kv_a_norm", "kv_b_proj"),
+    "recurrence": ("f_b_proj", "g_b_proj", "gated_norm"),
+    "experts": ("route", "experts_activation", "experts_down_proj"),
+}
+"""The ledger's ops that lie in one lap with another, where layers of any family are walked, by the point's kind."""
 
 Curve = list[tuple[float, float]]
 Point = TypeVar("Point", LinearPoint, SmallOpPoint)
@@ -43,18 +51,28 @@ def line_interpolate(x: float, curve: Curve) -> float:
 
 
 class Points:
-    """The points of one dtype measured in the working set nearest to `working_set_bytes`."""
+    """The points of one dtype measured in the working set nearest to `working_set_bytes`.
 
-    def __init__(self, ceilings: Ceilings, dtype: str, working_set_bytes: float) -> None:
+    form: how latent attention runs, where a model has it. covered: the ops that are part of another's time.
+    """
+
+    def __init__(self, ceilings: Ceilings, dtype: str, working_set_bytes: float, form: str = "absorbed") -> None:
         linear = _nearest_set(ceilings.linear, dtype, working_set_bytes)
         small = _nearest_set(ceilings.small_ops, dtype, working_set_bytes)
         self._linear = _curves(linear, lambda p: (p.k, p.n), lambda p: p.rows)
-        decode = [p for p in small if p.kind == "attention" and p.rows == p.batch]
-        prefill = [p for p in small if p.kind == "attention" and p.rows > p.batch == 1]
-        between = [p for p in small if p.kind != "attention"]
+        attention = [p for p in small if p.kind == "attention" and p.form in ("", form)]
+        decode = [p for p in attention if p.rows == p.batch]
+        prefill = [p for p in attention if p.rows > p.batch == 1]
+        recurrent = [p for p in small if p.kind in ("conv", "recurrence")]
+        apart = ("attention", "conv", "recurrence", "experts")
+        between = [p for p in small if p.kind not in apart]
         self._between = _curves(between, lambda p: (p.kind, p.width), lambda p: p.rows)
         self._decode = _curves(decode, lambda p: p.batch, lambda p: p.context)
-        self._prefill = sorted((float(p.rows), p.time_ns) for p in prefill)
+        self._prefill = sorted((p.context, p.rows, p.time_ns) for p in prefill)
+        # A prompt's tokens are one sequence's; in decode there are as many sequences as rows.
+        self._recurrent = _curves(recurrent, lambda p: (p.kind, p.width, p.rows == p.batch), lambda p: p.rows)
+        self._experts = sorted((p.rows / p.distinct, p.time_ns / p.distinct) for p in small if p.kind == "experts")
+        self.covered = frozenset(name for point in small for name in point.covers)
 
     def linear_ns(self, rows: float, k: int, n: int) -> float | None:
         """Time of one `rows` x [k, n] product; that of the shape nearest in size, scaled by size, if need be."""
@@ -94,16 +112,46 @@ class Points:
         by_batch = sorted((float(batch), at(curve)) for batch, curve in self._decode.items())
         return log_interpolate(batch, by_batch)
 
-    def prefill_attention_ns(self, batch: int, tokens: float) -> float | None:
+    def prefill_attention_ns(self, batch: int, tokens: float, context: float | None = None) -> float | None:
         """Time of one layer's attention of a prompt over itself, for each of `batch` prompts.
 
-        A power of the length between the points; beyond the longest, pairs of positions set the pace: its square.
+        A power of the length between the points; beyond the longest, pairs of positions set the pace: the square of
+        the length, or, within a window (`context` below `tokens`), the length.
         """
-        if not self._prefill:
+        # Up to its window's length a layer does what one without a window does.
+        window = context if context is not None and context < tokens else math.inf
+        reach = {rows: time for seen, rows, time in self._prefill if seen == min(rows, window)}
+        if not reach:
             return None
-        longest, time = self._prefill[-1]
-        alone = time * (tokens / longest) ** 2 if tokens > longest else log_interpolate(tokens, self._prefill)
+        curve = sorted((float(rows), time) for rows, time in reach.items())
+        longest, time = curve[-1]
+        power = 2 if window == math.inf else 1
+        alone = time * (tokens / longest) ** power if tokens > longest else log_interpolate(tokens, curve)
         return alone * batch
+
+    def recurrent_ns(self, kind: str, width: int, batch: int, tokens: float) -> float | None:
+        """Time of one layer's recurrence, or the convolution before it, for `tokens` new tokens a sequence."""
+        alone = tokens == 1
+        widths = [known for name, known, one in self._recurrent if name == kind and one == alone]
+        if not widths:
+            return None
+        nearest = min(widths, key=lambda known: abs(math.log(known / width)))
+        time = log_interpolate(batch if alone else tokens, self._recurrent[kind, nearest, alone])
+        return time * width / nearest * (1 if alone else batch)
+
+    def experts_ns(self, rows: float, distinct: float) -> float | None:
+        """Time of one layer's routed experts: `rows` choices that fall on `distinct` of them.
+
+        Each expert costs what one costs that has as many rows to do: its weights are read once for all of them.
+        """
+        if not self._experts:
+            return None
+        return distinct * log_interpolate(rows / distinct, self._experts)
+
+
+def point_kind(op: Op) -> str:
+    """Elementwise ops are told apart by name; norms, rotary and embedding are what their kind says."""
+    return op.name if op.kind == "elementwise" else op.kind
 
 
 def _nearest_set(points: Sequence[Point], dtype: str, working_set_bytes: float) -> list[Point]:

@@ -170,6 +170,7 @@ class RunInProgress:
             hardware.load(listed) if listed else None,
             ledger.Formats(weights=format_, kv=format_),
             self._request.batch,
+            alike=self._request.temperature == 0,  # then all sequences continue the prompt in the same way
         )
         prompt_tokens = len(self._prompt.token_ids)
         room = source.spec.max_position - prompt_tokens + 1

@@ -52,15 +52,18 @@ def prefill(
     batch: Amount = 1,
     formats: Formats = BF16,
     convention: str | Convention = ENGINE,
+    alike: bool = False,
 ) -> StepLedger:
     """The step that reads a prompt of `tokens` tokens, `batch` prompts at once.
+
+    alike: the prompts are the same one, so that a token chooses the same experts in each.
 
     Raises:
         LabError: tokens or batch below 1, or no convention of that name.
     """
     _at_least_one(tokens, "prompt tokens")
     _at_least_one(batch, "batch")
-    return _count(spec, Step("prefill", tokens, tokens, batch, formats, named(convention)))
+    return _count(spec, Step("prefill", tokens, tokens, batch, formats, named(convention), alike))
 
 
 def decode(
@@ -70,17 +73,19 @@ def decode(
     batch: Amount = 1,
     formats: Formats = BF16,
     convention: str | Convention = ENGINE,
+    alike: bool = False,
 ) -> StepLedger:
     """The step that makes one token for each of `batch` sequences.
 
     context: positions attended, the new token included (so context - 1 are read from the cache).
+    alike: the sequences are copies of one another, so that all choose the same experts.
 
     Raises:
         LabError: context or batch below 1, or no convention of that name.
     """
     _at_least_one(context, "context")
     _at_least_one(batch, "batch")
-    return _count(spec, Step("decode", 1, context, batch, formats, named(convention)))
+    return _count(spec, Step("decode", 1, context, batch, formats, named(convention), alike))
 
 
 def _count(spec: Spec, step: Step) -> StepLedger:

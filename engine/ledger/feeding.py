@@ -23,16 +23,14 @@ def _mlp(writer: Writer, part: Mlp) -> None:
 
 def _experts(writer: Writer, part: Experts) -> None:
     """Every token passes `top_k` experts; the step reads as many distinct ones as its tokens are expected to touch."""
-    distinct = part.expected_distinct(writer.step.rows)
+    distinct = part.expected_distinct(writer.step.choices)
     writer.linear("router")
     writer.between("route", "elementwise", part.experts)
     writer.linear("latent_down_proj")
     if part.latent and part.latent_norm:
         writer.between("latent_norm", "norm", part.latent)
     writer.experts("experts_gate_up_proj", part.top_k, distinct)
-    writer.between(
-        _activation(part.gated, part.activation), "elementwise", part.width, rows=writer.step.rows * part.top_k
-    )
+    writer.between("experts_activation", "elementwise", part.width, rows=writer.step.rows * part.top_k)
     writer.experts("experts_down_proj", part.top_k, distinct)
     writer.linear("latent_up_proj")
     if part.shared_width:

@@ -60,8 +60,9 @@ class Op:
     """One operation of a step, for all `count` of its occurrences together.
 
     rows: rows of one occurrence. A linear maps `k` numbers a row to `n`; anything else works on `n` numbers a row.
-    context: positions attended, for attention. Bytes are weights, cache, state and logits: activations between ops
-    are not counted (they stay in cache at decode; accounting them is the calibration's business).
+    context: positions attended, for attention. distinct: experts read together, for routed ones.
+    Bytes are weights, cache, state and logits: activations between ops are not counted (they stay in cache at decode;
+    accounting them is the calibration's business).
     """
 
     name: str
@@ -73,6 +74,7 @@ class Op:
     flops: Amount = 0
     bytes: Traffic = field(default_factory=Traffic)
     context: Amount = 0
+    distinct: Amount = 0
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,10 @@ from engine.ledger.plan import Ops
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The step being counted. tokens: per sequence; context: positions attended, the new ones included."""
+    """The step being counted. tokens: per sequence; context: positions attended, the new ones included.
+
+    alike: the sequences are copies of one another, so that their tokens choose the same experts.
+    """
 
     phase: Literal["prefill", "decode"]
     tokens: Amount
@@ -21,11 +24,17 @@ class Step:
     batch: Amount
     formats: Formats
     convention: Convention
+    alike: bool = False
 
     @property
     def rows(self) -> Amount:
         """Rows every linear of the trunk sees."""
         return self.tokens * self.batch
+
+    @property
+    def choices(self) -> Amount:
+        """Tokens that choose their experts each for itself."""
+        return self.tokens if self.alike else self.rows
 
     @property
     def cached(self) -> Amount:
@@ -58,7 +67,8 @@ class Writer:
         rows = self.step.rows * top_k
         per_row = 2 * (found.k * found.n + self._vector_macs(found.vector_parameters))
         moved = Traffic(weights=whole(distinct * found.bytes) * self.count)
-        self.ops.append(Op(name, "linear", self.count, rows, found.k, found.n, per_row * rows * self.count, moved))
+        flops = per_row * rows * self.count
+        self.ops.append(Op(name, "linear", self.count, rows, found.k, found.n, flops, moved, distinct=distinct))
 
     def norm(self, name: str, width: int, rows: Amount | None = None) -> None:
         """A norm over `width`. Those of hidden size are left out of the lesson's bytes."""

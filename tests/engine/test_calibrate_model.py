@@ -61,7 +61,7 @@ def told() -> list[float]:
 
 @pytest.fixture(scope="module")
 def measured(tiny: spec.Spec, general: Ceilings, told: list[float]) -> Ceilings:
-    return for_model(general, tiny, "float32", rows=[1, 4, 8, 500], progress=lambda _, f: told.append(f), budget_s=0.1)
+    return for_model(general, tiny, "float32", rows=[1, 4, 8, 500], progress=lambda _, f: told.append(f), budget_s=1.0)
 
 
 class Recorder:
@@ -237,9 +237,3 @@ def test_a_family_the_engine_does_not_run_is_refused(general: Ceilings) -> None:
     bamba = {"model_type": "bamba", "vocab_size": 96, "mamba_n_heads": 6, "mamba_d_state": 8, **sizes}
     with pytest.raises(LabError, match="does not run"):
         for_model(general, spec.read(bamba), "fp32")
-
-
-def test_layers_of_other_kinds_are_not_walked(general: Ceilings) -> None:
-    """Their steps are expected at the roof and the cost of launches: the ceilings stay as they were."""
-    gpt2 = {"model_type": "gpt2", "n_embd": 48, "n_layer": 2, "n_head": 4, "n_positions": 64, "vocab_size": 96}
-    assert for_model(general, spec.read(gpt2), "fp32") == general

@@ -1,0 +1,119 @@
+"""What the ops of a model with layers of any kind reach here: its distinct layers walked, a shelf at a time.
+
+Bounded in memory (no shelf takes more than half of what is free, nor more than `HELD_BYTES`) and in time (the
+shelves share the budget; prompts that would take a large part of it alone are left out, and expected from shorter
+ones).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+
+import torch
+
+from engine import device as devices
+from engine import ledger
+from engine.ceilings import Ceilings
+from engine.dry_parts import DryParts, counted, shelves
+from engine.dry_step import Case
+from engine.laps import OpKey
+from engine.measure import ShouldStop
+from engine.model.latent import Form
+from engine.spec import LatentAttention, Spec
+from engine.walks import walk_all
+
+HELD_BYTES = 2**32
+WALK_S = 0.1
+LONGEST_WALK = 0.2  # of the budget
+
+
+def walk_parts(
+    ceilings: Ceilings,
+    spec: Spec,
+    dtype: str,
+    device: torch.device,
+    rows: Iterable[int],
+    *,
+    budget_s: float,
+    on_share: Callable[[float], None],
+    should_stop: ShouldStop,
+) -> dict[OpKey, list[float]]:
+    """Samples in nanoseconds by op, from walks of every distinct layer.
+
+    Raises:
+        Stopped: `should_stop` said so.
+    """
+    torch_dtype = devices.DTYPES[dtype]
+    held = shelves(spec, torch_dtype.itemsize, min(HELD_BYTES, devices.free_bytes(device) // 2))
+    rounds = [(shelf, form) for shelf in held for form in _forms(shelf)]
+    samples: dict[OpKey, list[float]] = defaultdict(list)
+    for place, (shelf, form) in enumerate(rounds):
+        model = DryParts(shelf, torch_dtype, device, head=place == 0, form=form)
+        wanted = _cases(shelf, ceilings, dtype, device, rows, budget_s / len(rounds))
+        if form == "re-expanded":  # which only a step of one token can be
+            wanted = [case for case in wanted if case.tokens == 1]
+        layers = {case: _instances(case, ceilings, shelf, dtype) for case in wanted}
+        found = walk_all(
+            model,
+            wanted,
+            layers,
+            budget_s=budget_s / len(rounds),
+            on_share=partial(_on_part, on_share, place, len(rounds)),
+            should_stop=should_stop,
+        )
+        for key, values in found.items():
+            samples[key] += values
+        del model
+    return samples
+
+
+def _on_part(on_share: Callable[[float], None], done: int, parts: int, share: float) -> None:
+    on_share((done + share) / parts)
+
+
+def _forms(spec: Spec) -> list[Form]:
+    latent = any(isinstance(layer.mixer, LatentAttention) for layer in spec.layers)
+    return ["absorbed", "re-expanded"] if latent else ["absorbed"]
+
+
+def _cases(
+    spec: Spec, ceilings: Ceilings, dtype: str, device: torch.device, rows: Iterable[int], budget_s: float
+) -> list[Case]:
+    """Those that fit into memory, and the prompts among them that fit into the time."""
+    # Not at the top: it chooses between this module and its own walk.
+    from engine.calibrate_model import cache_room, cases
+
+    formats = ledger.Formats.dense(dtype)
+    one = ledger.resident(spec, max_tokens=1, formats=formats)
+    wanted = cases(
+        spec,
+        rows,
+        kv_bytes_per_position=one.kv_allocated,
+        state_bytes=one.state + one.conv,
+        cache_bytes=cache_room(device),
+    )
+    return [
+        case
+        for case in wanted
+        if case.tokens == 1 or roof_s(case, ceilings, _each_once(spec), dtype) < LONGEST_WALK * budget_s
+    ]
+
+
+def _instances(case: Case, ceilings: Ceilings, spec: Spec, dtype: str) -> int:
+    """As many instances of every distinct layer as the roof lets pass in `WALK_S`; at least one."""
+    most = max(count for _, count in spec.groups)
+    return max(1, min(most, int(WALK_S / roof_s(case, ceilings, _each_once(spec), dtype))))
+
+
+def _each_once(spec: Spec) -> Spec:
+    return replace(spec, layers=tuple(layer for layer, _ in spec.groups))
+
+
+def roof_s(case: Case, ceilings: Ceilings, spec: Spec, dtype: str) -> float:
+    """The least a case can take here: its bytes or its FLOPs, whichever takes longer."""
+    step = counted(spec, case, dtype)
+    read_s = step.bytes.total / ceilings.bandwidth_at(step.working_set_bytes)
+    return float(max(read_s, step.flops / ceilings.peak_flops_per_s.get(dtype, 1e9)))

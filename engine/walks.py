@@ -1,0 +1,105 @@
+"""Walking dry steps in turn and keeping what each op took: the method, for a model of any kind.
+
+A slow moment of the machine falls on all cases alike. A sample is an op's mean over one walk, because a step pays
+for every layer's.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import Any, Protocol
+
+import torch
+
+from engine.dry_step import Case
+from engine.laps import Laps, OpKey, laps_for
+from engine.measure import ShouldStop, Stopped
+
+MOST_ROUNDS = 9
+DECODE_WALKS = 3
+SETTLING_S, COUNTED_S = 0.01, 0.03
+# On a busy machine the first round may take this many budgets before it leaves cases out; the plain decode steps
+# at the head of the list are walked in any case.
+FIRST_ROUND_BUDGETS = 2.0
+
+
+class Dry(Protocol):
+    """A model that can be walked op by op."""
+
+    device: torch.device
+
+    def cache_for(self, case: Case) -> tuple[Any, Any]:
+        """The memory a case needs, of the model's own kind."""
+
+    def step(self, case: Case, laps: Laps, cache: Any, rotary: Any, *, layers: int) -> Any:
+        """One walk, with a lap after each op."""
+
+
+class Walker:
+    """Walks cases of one model in turn and keeps what each op took."""
+
+    def __init__(self, model: Dry, wanted: Sequence[Case], layers: dict[Case, int]) -> None:
+        self.samples: dict[OpKey, list[float]] = defaultdict(list)
+        self._walked: set[Case] = set()
+        self._model = model
+        self._layers = layers
+        self._laps = laps_for(model.device)
+        self._memory = {case: model.cache_for(case) for case in wanted}
+
+    def walk(self, case: Case) -> None:
+        """Walks that do not count, so that what the change of shapes costs is not charged, and then those that do.
+
+        A run makes the same step over and over: a short one needs many walks to find code, caches and branch
+        predictors as a run does.
+        """
+        self._walked.add(case)
+        began = monotonic()
+        self._walk_once(case)
+        while monotonic() - began < SETTLING_S:
+            self._walk_once(case)
+        began, fewest = monotonic(), DECODE_WALKS if case.tokens == 1 else 1
+        while fewest > 0 or monotonic() - began < COUNTED_S:
+            fewest -= 1
+            for key, (time_ns, count) in self._walk_once(case).items():
+                self.samples[key].append(time_ns / count)
+
+    def has_walked(self, cases: Sequence[Case]) -> bool:
+        """Whether each of these had its turn."""
+        return self._walked.issuperset(cases)
+
+    def _walk_once(self, case: Case) -> dict[OpKey, tuple[float, int]]:
+        cache, rotary = self._memory[case]
+        self._model.step(case, self._laps, cache, rotary, layers=self._layers[case])
+        return self._laps.totals()
+
+
+def walk_all(
+    model: Dry,
+    wanted: Sequence[Case],
+    layers: dict[Case, int],
+    *,
+    budget_s: float,
+    on_share: Callable[[float], None],
+    should_stop: ShouldStop,
+) -> dict[OpKey, list[float]]:
+    """Samples in nanoseconds by op: its mean over each walk. All cases take their turn until the time is spent.
+
+    Raises:
+        Stopped: `should_stop` said so; asked before every walk.
+    """
+    walker = Walker(model, wanted, layers)
+    plain = [case for case in wanted if case.rows == 1]
+    started = monotonic()
+    for done in range(MOST_ROUNDS):
+        for place, case in enumerate(wanted):
+            spent = (monotonic() - started) / budget_s
+            if should_stop():
+                raise Stopped
+            if spent >= (1.0 if done else FIRST_ROUND_BUDGETS) and walker.has_walked(plain):
+                return walker.samples
+            walker.walk(case)
+            in_rounds = (done + (place + 1) / len(wanted)) / MOST_ROUNDS
+            on_share(min(0.99, max(in_rounds, spent)))
+    return walker.samples
