@@ -90,7 +90,9 @@ class Broker:
             LabError: the request cannot be run, the owner has a run already, the queue is full, or no engine is there.
         """
         check(request)
-        checkpoint.require(request.model, allow_paths=self._allow_paths)
+        source = checkpoint.require(request.model, allow_paths=self._allow_paths)
+        if source is not None:
+            checkpoint.check_prompt(source, request.prompt, chat=request.chat)
         self._require_engine()
         run = LiveRun(new_run_id(), owner, request, now())
         self._desk.take_in_run(run)

@@ -23,6 +23,9 @@ from engine.wheels import Progress
 RANDOM_RECIPE = 2
 """Raised when engine.weights fills random tensors differently: the same name must never mean other numbers."""
 
+TEMPLATE_BYTES = 4096
+"""More than any chat template adds to a prompt."""
+
 NOTES = {
     "random": N_("The weights are random: times and bytes are real, the text means nothing."),
     "compressed": N_(
@@ -63,6 +66,11 @@ class Source:
     def is_random(self) -> bool:
         """Whether the weights are made up, so that the text means nothing."""
         return self.folder is None
+
+    @property
+    def has_files(self) -> bool:
+        """Whether all it needs is on this machine: the lab's own have a folder before they are fetched."""
+        return self.folder is None or (self.folder / "config.json").is_file()
 
     @property
     def weights(self) -> Literal["real", "random"]:
@@ -154,14 +162,33 @@ def resolve(model: str | Path, *, allow_paths: bool) -> Source:
     return found
 
 
-def require(model: str, *, allow_paths: bool) -> None:
-    """Let pass what `ensure` could bring or find; asks no network.
+def require(model: str, *, allow_paths: bool) -> Source | None:
+    """Let pass what `ensure` could bring or find, and return it where it is here; asks no network.
 
     Raises:
-        LabError: as `resolve`.
+        LabError: as `resolve`; or a folder of the reader's own whose weights are missing or damaged.
     """
-    if _here(model, allow_paths=allow_paths) is None and _on_the_hub(model, allow_paths=allow_paths) is None:
+    source = _here(model, allow_paths=allow_paths)
+    if source is None and _on_the_hub(model, allow_paths=allow_paths) is None:
         raise _unknown(model, allow_paths=allow_paths)
+    if source is not None and source.id not in fetched.ITEMS:  # the lab's own are mended by `ensure`
+        weight_files.check(source.weight_files())
+    return source
+
+
+def check_prompt(source: Source, prompt: str, *, chat: bool) -> None:
+    """Let pass a prompt that fits into the model's context, as far as that can be said before the engine has it.
+
+    Raises:
+        LabError: it does not; or the model has no tokenizer that can be read.
+    """
+    # A token is at least a byte: what is short in bytes fits without being tokenized, and without a tokenizer read.
+    if len(prompt.encode()) + TEMPLATE_BYTES < source.spec.max_position or not source.has_files:
+        return
+    from engine import request, tokenizer  # brings the tokenizers library, which most requests need not wait for
+
+    _rendered, ids = tokenizer.load(source).encode_prompt(prompt, chat=chat)
+    request.check_fits(len(ids), source.spec.max_position)
 
 
 def ensure(

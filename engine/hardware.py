@@ -22,6 +22,7 @@ __all__ = ["DTYPES", "Device", "Peak", "all", "from_form", "ids", "load", "read_
 
 FOLDER = Path(__file__).resolve().parent.parent / "hardware_specs"
 BY_HAND = "by-hand"
+MOST_NEAR = 6
 
 
 @cache
@@ -39,17 +40,29 @@ def load(hardware_id: str) -> Device:
     """The device with this id.
 
     Raises:
-        LabError: no device has this id; names the nearest one.
+        LabError: no device has this id; names those that may be meant.
     """
     path = _paths().get(hardware_id)
     if path is not None:
         return read_device_file(path)
-    near = nearest(hardware_id, _paths())
+    near = _near(hardware_id)
     if near:
-        raise LabError("There is no device {hardware_id}; is {near} meant?", hardware_id=hardware_id, near=near)
+        raise LabError(
+            "There is no device {hardware_id}; is {near} meant?", hardware_id=hardware_id[:100], near=", ".join(near)
+        )
     raise LabError(
-        "There is no device {hardware_id}; the devices are {known}.", hardware_id=hardware_id, known=", ".join(_paths())
+        "There is no device {hardware_id}; `python -m engine hardware` lists all {count} of them.",
+        hardware_id=hardware_id[:100],
+        count=len(_paths()),
     )
+
+
+def _near(asked: str) -> list[str]:
+    """What may have been meant: ids that hold every word asked for, else the one that is spelt most like it."""
+    words = set(re.findall(r"[a-z0-9]+", asked.lower()[:100]))
+    holding = [each for each in _paths() if words and words <= set(each.split("-"))]
+    alike = nearest(asked[:100].lower(), _paths())
+    return holding[:MOST_NEAR] or ([alike] if alike else [])
 
 
 @cache

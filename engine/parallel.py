@@ -35,8 +35,9 @@ def shard(spec: Spec, devices: int) -> Spec:
     """One device's share of a model.
 
     Raises:
-        LabError: more devices than a layer has query heads.
+        LabError: more devices than a layer has heads.
     """
+    check(spec, devices)
     if devices == 1:
         return spec
     return replace(
@@ -45,6 +46,25 @@ def shard(spec: Spec, devices: int) -> Spec:
         vocab_size=_part(spec.vocab_size, devices),
         extras=tuple(Extra(extra.name, _part(extra.parameters, devices)) for extra in spec.extras),
     )
+
+
+def check(spec: Spec, devices: int) -> None:
+    """Let pass a number of devices that a model can be split over.
+
+    Raises:
+        LabError: it cannot; the sentence says how many can.
+    """
+    most = min((_most(layer.mixer) for layer in spec.layers if layer.mixer is not None), default=1)
+    if isinstance(devices, bool) or not isinstance(devices, int) or not 1 <= devices <= most:
+        raise LabError(
+            "{devices} devices cannot share this model; name 1 to {most}, since each needs a head of its own.",
+            devices=str(devices)[:40],
+            most=most,
+        )
+
+
+def _most(mixer: Mixer) -> int:
+    return mixer.value_heads if isinstance(mixer, GatedDeltaNet) else int(getattr(mixer, "heads", 1))
 
 
 def communication_s(spec: Spec, rows: Amount, sequences: Amount, devices: int, link: Link) -> float:
@@ -63,24 +83,16 @@ def _part(size: int, devices: int) -> int:
     return -(-size // devices)
 
 
-def _heads(heads: int, devices: int) -> int:
-    if devices > heads:
-        raise LabError(
-            "A layer has {heads} heads, which cannot be split over {devices} devices.", heads=heads, devices=devices
-        )
-    return _part(heads, devices)
-
-
 def _mixer(mixer: Mixer | None, devices: int) -> Mixer | None:
     if isinstance(mixer, Attention):
-        return replace(mixer, heads=_heads(mixer.heads, devices), kv_heads=_part(mixer.kv_heads, devices))
+        return replace(mixer, heads=_part(mixer.heads, devices), kv_heads=_part(mixer.kv_heads, devices))
     if isinstance(mixer, LatentAttention | KimiDelta):
-        return replace(mixer, heads=_heads(mixer.heads, devices))
+        return replace(mixer, heads=_part(mixer.heads, devices))
     if isinstance(mixer, GatedDeltaNet):
-        keys, values = _part(mixer.key_heads, devices), _heads(mixer.value_heads, devices)
+        keys, values = _part(mixer.key_heads, devices), _part(mixer.value_heads, devices)
         return replace(mixer, key_heads=keys, value_heads=values)
     if isinstance(mixer, Mamba2):
-        return replace(mixer, heads=_heads(mixer.heads, devices), groups=_part(mixer.groups, devices))
+        return replace(mixer, heads=_part(mixer.heads, devices), groups=_part(mixer.groups, devices))
     return None
 
 

@@ -71,7 +71,7 @@ def predict(
     """
     spec = catalogue.load(model) if isinstance(model, str) else model
     found = hardware.load(device) if isinstance(device, str) else device
-    for name, value in (("prompt tokens", prompt_tokens), ("context", context), ("batch", batch), ("tp", tp)):
+    for name, value in (("prompt tokens", prompt_tokens), ("context", context), ("batch", batch)):
         _check(name, value)
     if preset not in PRESETS:
         raise LabError("There is no preset {preset}; known are {known}.", preset=preset, known=", ".join(PRESETS))

@@ -19,7 +19,7 @@ PREFIX = "random:"
 OFFERED = ("random:Qwen/Qwen3.8-27B@layers=4", "random:Qwen/Qwen3-0.6B", "random:Qwen/Qwen3-30B-A3B@layers=2")
 """What a visitor of the web app may run: the lesson's anchor in part, a whole small model, a mixture of experts."""
 
-_NAME = re.compile(r"random:(?P<model>[^@]+)(?:@layers=(?P<layers>[0-9]{1,4}))?")
+_NAME = re.compile(r"random:(?P<model>[^@]+)(?:@layers=(?P<layers>[0-9]{1,1000}))?")
 _QWEN = ("qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text")
 
 

@@ -10,7 +10,7 @@ import csv
 import io
 import json
 import math
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
 from pydantic import ValidationError
@@ -20,6 +20,7 @@ from engine.record import SCHEMA, Run, Step, now
 from engine.summary import decode_tokens_per_s, median_tpot_ms, ttft_ms
 
 MAX_FILE_BYTES = 50_000_000
+AHEAD = timedelta(days=1)
 SUMMARY_TOLERANCE = 0.01  # other versions may interpolate percentiles otherwise; a forged figure is off by more
 
 
@@ -99,6 +100,9 @@ def _check_moment(text: str) -> None:
         raise LabError(
             "The run was made at {moment}, which is not a moment like {example}.", moment=text[:40], example=now()
         )
+    # Clocks differ; but what comes from the future would head every list for ever.
+    if moment > datetime.now(UTC) + AHEAD:
+        raise LabError("The run was made at {moment}, which is still to come; check its date.", moment=text)
 
 
 def _check_steps(run: Run) -> None:

@@ -150,6 +150,12 @@ def test_a_name_has_one_spelling() -> None:
     assert source("random:smollm2-135m@layers=04").id == "random:smollm2-135m@layers=4"
 
 
+@pytest.mark.parametrize("layers", ["0", "65", "99999999999", "9" * 900])
+def test_layers_that_it_does_not_have_are_refused_with_those_it_has(layers: str) -> None:
+    with pytest.raises(LabError, match=r"^Qwen/Qwen3.8-27B has 64 layers; ask for 1 to 64 of them.$"):
+        source(f"random:Qwen/Qwen3.8-27B@layers={layers}")
+
+
 @pytest.mark.parametrize(
     "name", ["random:", "random:a@layers=", "random:a@layers=x", "random:a@b", "random:a@layers=-1"]
 )

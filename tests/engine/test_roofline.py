@@ -211,7 +211,9 @@ def test_a_device_without_a_peak_for_the_dtype() -> None:
         ({"batch": 10**12}, "The batch is 1000000000000"),
         ({"preset": "folklore"}, "There is no preset folklore; known are lesson, engine"),
         ({"weights": "int3"}, "There is no weight format int3"),
-        ({"tp": 7000}, "which cannot be split over 7000 devices"),
+        ({"tp": 0}, "0 devices cannot share this model; name 1 to 24"),
+        ({"tp": 7000}, "7000 devices cannot share this model; name 1 to 24"),
+        ({"tp": 10**50}, "cannot share this model; name 1 to 24"),
     ],
 )
 def test_impossible_predictions_are_refused_in_a_sentence(case: dict[str, object], says: str) -> None:

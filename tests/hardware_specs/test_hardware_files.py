@@ -201,8 +201,15 @@ def test_a_server_cpu_says_how_many_cores_its_bandwidth_belongs_to() -> None:
 def test_unknown_ids_are_refused_with_the_nearest() -> None:
     with pytest.raises(LabError, match=r"There is no device h100-smx; is h100-sxm meant\?"):
         hardware.load("h100-smx")
-    with pytest.raises(LabError, match=r"There is no device ../../etc/passwd; the devices are epyc-7763, "):
+    with pytest.raises(LabError, match=r"There is no device h100; is h100-nvl, h100-pcie, h100-sxm meant\?"):
+        hardware.load("h100")
+    with pytest.raises(LabError, match=r"There is no device 4090; is rtx-4090 meant\?"):
+        hardware.load("4090")
+    with pytest.raises(LabError, match=r"^There is no device ../../etc/passwd; `python -m engine hardware` lists all"):
         hardware.load("../../etc/passwd")
+    with pytest.raises(LabError) as long:
+        hardware.load("x" * 100_000)
+    assert len(str(long.value)) < 300
 
 
 def test_loading_is_fast_cached_and_brings_no_torch() -> None:
