@@ -24,6 +24,7 @@ page = st.navigation(
         st.Page("roofline.py", title=t("Roofline"), icon=":material/show_chart:", url_path="roofline"),
         st.Page("shapes.py", title=t("Shapes"), icon=":material/view_column:", url_path="shapes"),
         st.Page("batch.py", title=t("Batch and memory"), icon=":material/stacked_bar_chart:", url_path="batch"),
+        st.Page("sweeps.py", title=t("Live sweeps"), icon=":material/stacked_line_chart:", url_path="sweeps"),
         st.Page("memory.py", title=t("KV and state"), icon=":material/database:", url_path="memory"),
         st.Page("devices.py", title=t("Devices"), icon=":material/developer_board:", url_path="devices"),
         st.Page("machine.py", title=t("This machine"), icon=":material/memory:", url_path="machine"),

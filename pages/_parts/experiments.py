@@ -16,6 +16,7 @@ from engine.experiment import Experiment, Kind
 from engine.experiment_record import AnyRecord, AnyRequest, imported_at
 from engine.experiment_row import ExperimentRow
 from engine.experiment_task import ExperimentView
+from engine.judging import run_flags
 from pages._parts import components, session
 from pages._parts.links import parse_run
 from pages._parts.plain import plain
@@ -144,6 +145,11 @@ def state(t: Words, view: ExperimentView) -> None:
                 "Some points are faster than their roof, which nothing is. Most likely this machine was busier while "
                 "it was measured: measure it again on *This machine*."
             ),
+            icon=":material/warning:",
+        )
+    if record.ceilings is not None and run_flags([], record.probe, record.ceilings):
+        st.warning(
+            t("Other programs were using this machine meanwhile; close them and measure again before comparing."),
             icon=":material/warning:",
         )
     for note in record.notes:

@@ -1,28 +1,32 @@
-"""Measured runs laid over a prediction: which there are of a model, and the points of those that are chosen."""
+"""Measured runs and sweeps laid over a prediction: which there are of a model, and the points of those chosen."""
 
 from __future__ import annotations
 
 import streamlit as st
 
 from engine import broker
-from engine.errors import LabError
+from engine.errors import N_, LabError
+from engine.experiment_row import ExperimentRow
 from engine.measured_points import MeasuredPoint, points
 from engine.store import RunRow
+from engine.sweeps import SweepRecord, measured_points
 from pages._parts.scene import MAX_RUNS
 from pages._parts.scene_controls import PREFIX
 from pages._parts.words import Words
 
 LISTED = 40
+AXES = {"batch": N_("batch"), "prompt": N_("prompt length"), "context": N_("context")}
 
 
 def choose(t: Words, model: str) -> None:
     """The control: runs of this model, newest first. A link may name runs that are older than those listed."""
     try:
         rows = {row.id: row for row in broker.current().runs(LISTED, model) if row.state == "done"}
+        swept = {row.id: row for row in broker.current().experiments.newest("sweep", LISTED, model) if row.points}
     except LabError:  # a store that is away takes nothing from a prediction
-        rows = {}
+        rows, swept = {}, {}
     chosen: list[str] = st.session_state[f"{PREFIX}runs"]
-    options = list(dict.fromkeys([*rows, *chosen]))
+    options = list(dict.fromkeys([*rows, *swept, *chosen]))
     if not options:
         st.caption(t("No run of this model yet; what is measured on *Live run* can be laid over this chart."))
     st.multiselect(
@@ -31,10 +35,11 @@ def choose(t: Words, model: str) -> None:
         key=f"{PREFIX}runs",
         max_selections=MAX_RUNS,
         disabled=not options,
-        format_func=lambda each: _label(t, rows[each]) if each in rows else each,
+        format_func=lambda each: _label(t, rows[each]) if each in rows else _swept(t, swept.get(each), each),
         placeholder=t("lay runs of this model over the chart"),
         help=t("Points of these runs are drawn as measured, in the machine's own time."),
     )
+    st.page_link("sweeps.py", label=t("Measure a sweep on this machine"), icon=":material/stacked_line_chart:")
 
 
 def _label(t: Words, row: RunRow) -> str:
@@ -44,12 +49,26 @@ def _label(t: Words, row: RunRow) -> str:
     return ", ".join(parts)
 
 
+def _swept(t: Words, row: ExperimentRow | None, sweep_id: str) -> str:
+    if row is None:
+        return sweep_id
+    return t("sweep over {axis}, {when}", axis=t(AXES.get(row.what, row.what)), when=t.moment(row.created_at))
+
+
 def measured(chosen: str) -> list[MeasuredPoint]:
-    """The points of the runs an address names; those that are not here are left out."""
+    """The points of the runs and sweeps an address names; those that are not here are left out."""
     found: list[MeasuredPoint] = []
     for run_id in (each for each in chosen.split(",")[:MAX_RUNS] if each):
         try:
             found += points(broker.current().record(run_id))
         except LabError:
-            continue
+            found += _points_of_sweep(run_id)
     return found
+
+
+def _points_of_sweep(sweep_id: str) -> list[MeasuredPoint]:
+    try:
+        record = broker.current().experiments.view(sweep_id).record
+    except LabError:
+        return []
+    return measured_points(record) if isinstance(record, SweepRecord) else []

@@ -119,4 +119,5 @@ KNEE = N_(
     "Where the flat start and the slope meet: one row's time over what a row costs where rows are many. On a perfect "
     "roof this is the ridge."
 )
+MEASURED_STEPS = N_("Steps of this engine, timed here: the median of the samples.")
 MEASURED_ROWS = N_("The product timed here by this engine's own layer: the median of its samples.")

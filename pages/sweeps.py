@@ -1,0 +1,148 @@
+"""Live sweeps: one model's steps over a growing batch, prompt or context, measured here beside what was predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from engine import checkpoint
+from engine.experiment_task import ExperimentView
+from engine.sweeps import USUAL, Axis, SweepRecord, SweepRequest
+from pages._parts import experiments, session, sweep_view, terms
+from pages._parts.links import DTYPES
+from pages._parts.overlay import AXES
+from pages._parts.plain import plain
+
+MODEL, AXIS, UP_TO, CONTEXT, BATCH, DTYPE = "sweep_model", "axis", "up_to", "at_context", "at_batch", "computed_in"
+CONTEXTS, BATCHES = USUAL["context"], USUAL["batch"]
+DEFAULTS = {MODEL: "smollm2-135m", AXIS: "batch", UP_TO: 64, CONTEXT: 128, BATCH: 1, DTYPE: "float32"}
+
+t = session.words()
+
+
+def changed() -> None:
+    """Something else is asked: what was measured before is no longer on show."""
+    experiments.forget("sweep")
+
+
+def seed(view: ExperimentView | None, models: list[str]) -> None:
+    """A link to a record starts from what was measured."""
+    for name, value in DEFAULTS.items():
+        st.session_state.setdefault(name, value)
+    record = view.record if view else None
+    if isinstance(record, SweepRecord) and st.session_state.get("sweep_seeded") != record.id:
+        st.session_state["sweep_seeded"] = record.id
+        asked = record.request
+        st.session_state.update(
+            {AXIS: asked.axis, UP_TO: max(asked.values, default=1), DTYPE: asked.dtype or "float32"}
+        )
+        st.session_state.update({MODEL: asked.model, CONTEXT: asked.context, BATCH: asked.batch})
+    if st.session_state[MODEL] not in models:
+        st.session_state[MODEL] = models[0]
+    for name, stops in ((UP_TO, USUAL[st.session_state[AXIS]][1:]), (CONTEXT, CONTEXTS), (BATCH, BATCHES)):
+        st.session_state[name] = nearest(stops, st.session_state[name])
+
+
+def nearest(stops: Sequence[int], value: int) -> int:
+    """The stop of a slider that is nearest to a value."""
+    return min(stops, key=lambda stop: abs(stop - value))
+
+
+def controls(models: list[str]) -> None:
+    """What grows, of which model, and what is kept meanwhile."""
+
+    def other_axis() -> None:
+        st.session_state[UP_TO] = USUAL[st.session_state[AXIS]][-1]
+        changed()
+
+    st.segmented_control(
+        t("What grows"),
+        list(AXES),
+        key=AXIS,
+        bind="query-params",
+        required=True,
+        on_change=other_axis,
+        format_func=lambda axis: t(AXES[axis]),
+    )
+    axis: Axis = st.session_state[AXIS]
+    st.selectbox(t("Model"), models, key=MODEL, bind="query-params", on_change=changed)
+    st.select_slider(t("Up to"), USUAL[axis][1:], key=UP_TO, bind="query-params", on_change=changed)
+    if axis == "batch":
+        st.select_slider(
+            t("Context"), CONTEXTS, key=CONTEXT, bind="query-params", on_change=changed, help=t(terms.KV_CACHE)
+        )
+    if axis == "context":
+        st.select_slider(t("Batch B"), BATCHES, key=BATCH, bind="query-params", on_change=changed, help=t(terms.BATCH))
+    st.segmented_control(
+        t("Number format"),
+        DTYPES,
+        key=DTYPE,
+        bind="query-params",
+        required=True,
+        on_change=changed,
+        help=t(terms.DTYPE),
+    )
+
+
+def request() -> SweepRequest:
+    """What pressing Measure asks for."""
+    state = st.session_state
+    values = [value for value in USUAL[state[AXIS]] if value <= state[UP_TO]]
+    return SweepRequest(
+        model=state[MODEL],
+        axis=state[AXIS],
+        values=values,
+        context=state[CONTEXT],
+        batch=state[BATCH] if state[AXIS] == "context" else 1,
+        dtype=state[DTYPE],
+    )
+
+
+def on_show() -> None:
+    """The sweep in the address, while it is being made and when it has ended."""
+    view, problem = experiments.on_show("sweep")
+    if problem is not None:
+        st.error(plain(t.sentence(problem.sentence)), icon=":material/link_off:")
+    if view is None:
+        sweep_view.unmeasured(t)
+        return
+    experiments.follow(t, view)
+    record = view.record
+    if isinstance(record, SweepRecord) and record.points:
+        experiments.where_and_when(t, record)
+        if view.ended:
+            sweep_view.verdict(t, record)
+        sweep_view.draw(t, record)
+        sweep_view.held(t, record)
+
+
+models = [choice.id for choice in checkpoint.available()]
+view, _ = experiments.on_show("sweep")
+seed(view, models)
+going = view is not None and not view.ended
+record = view.record if view is not None and isinstance(view.record, SweepRecord) else None
+st.title(t("Live sweeps"))
+st.markdown(
+    t(
+        "The engine's own steps, over a batch, a prompt or a context that grows. Each value is predicted before any is "
+        "measured; the result can be laid over *Roofline* and *Batch and memory*."
+    )
+)
+left, right = st.columns([4, 7], gap="large")
+with left:
+    controls(models)
+    experiments.buttons(t, request)
+    experiments.earlier(
+        t,
+        "sweep",
+        lambda row: f"{t(AXES.get(row.what, row.what))} · {row.model} · {t.moment(row.created_at)}",
+        view.id if view else None,
+    )
+with right:
+    st.fragment(on_show, run_every=experiments.POLL_S if going else None)()
+    if record is not None and not going:
+        sweep_view.over(t, record)
+if record is not None and not going:
+    sweep_view.table(t, record)
+experiments.keep(t, "sweeps", record if not going else None)
