@@ -14,6 +14,8 @@ from engine import catalogue, hardware
 from engine.ledger import Formats, decode
 from engine.predict import predict, roof_of
 from engine.ridge import rows_at_ridge
+from engine.spec import Attention
+from engine.spec.experts import Experts
 
 ANCHOR = "Qwen/Qwen3.8-27B"
 OTHER = "Qwen/Qwen3-32B"
@@ -28,6 +30,8 @@ PAPER = (10, 5)
 """Prompt and output tokens of the pen-and-paper task."""
 EXPERT_TOKENS = 256
 """Tokens an expert sees at most in a decode step, as DeepSeek-V3's report (section 3.4) says of its deployment."""
+ANSWERS = (5, 20, 50, 100)
+"""Lengths of four answers, an example of how unequal they are."""
 PREFILL_GPUS, DECODE_GPUS = 32, 320
 """The smallest units of that deployment, by the same section: 4 nodes for prefill, 40 for decode."""
 
@@ -109,6 +113,30 @@ def expert_ridge_rows() -> float:
     return rows_at_ridge(peak, device.bandwidth_bytes_per_s, 1.0)
 
 
+def static_batch_use(lengths: tuple[int, ...] = ANSWERS) -> float:
+    """Share of a batch's places in use, if nobody may join before its longest answer has ended."""
+    return sum(lengths) / (len(lengths) * max(lengths))
+
+
+def draft_share() -> float:
+    """Parameters of the anchor's own draft layer (multi-token prediction) over those a token is multiplied with."""
+    [layer] = [extra for extra in catalogue.load(ANCHOR).extras if extra.name == "multi-token prediction"]
+    return layer.parameters / float(case()["params"]["matmul"])
+
+
+def tokens_in_flight() -> float:
+    """Tokens one step needs so that each expert of the mixture sees EXPERT_TOKENS of them."""
+    parts = {layer.feed_forward for layer, _ in catalogue.load(MIXTURE).groups}
+    [experts] = [part for part in parts if isinstance(part, Experts)]
+    return EXPERT_TOKENS * experts.experts / experts.top_k
+
+
+def query_heads_per_kv_head() -> float:
+    """Of the anchor's attention layers: what sharing keys and values among query heads saves."""
+    [mixer] = {layer.mixer for layer, _ in catalogue.load(ANCHOR).groups if isinstance(layer.mixer, Attention)}
+    return mixer.heads / mixer.kv_heads
+
+
 def _state(kind: str) -> int:
     moved = case()["decode"]["bytes"]
     return int(moved[f"state_{kind}"])
@@ -174,6 +202,18 @@ FIGURES: dict[str, Callable[[], float]] = {
     "token_passes_1000": lambda: token_passes(PROMPT, 1000, cache=True),
     "token_passes_1000_no_cache": lambda: token_passes(PROMPT, 1000, cache=False),
     "expert_ridge_rows": expert_ridge_rows,
+    "expert_tokens": lambda: EXPERT_TOKENS,
+    "tokens_in_flight": tokens_in_flight,
+    "mixture_bound_from": lambda: case(MIXTURE, H800)["limits"]["compute_bound_prompt_tokens"],
+    "static_use_percent": lambda: static_batch_use() * 100,
+    "longest_context": lambda: catalogue.load(ANCHOR).max_position,
+    "longest_gb": lambda: kv_bytes_per_token() * catalogue.load(ANCHOR).max_position / 1e9,
+    "longest_batch": lambda: case(context=catalogue.load(ANCHOR).max_position)["capacity"]["max_batch"],
+    "draft_percent": lambda: draft_share() * 100,
+    "stalled_steps": lambda: case(prompt_tokens=LONG)["prefill"]["time_s"] / case(context=PROMPT)["decode"]["time_s"],
+    "vocabulary": lambda: catalogue.load(ANCHOR).vocab_size,
+    "gqa_saving": query_heads_per_kv_head,
+    "mixture_kv_kib": lambda: kv_bytes_per_token(MIXTURE) / 1024,
 }
 
 

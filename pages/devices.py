@@ -9,6 +9,7 @@ import streamlit as st
 from engine.errors import LabError
 from engine.hardware import Device
 from engine.two_estimates import estimate, estimates, work
+from pages._lesson import misconceptions
 from pages._parts import (
     components,
     device_charts,
@@ -56,6 +57,8 @@ st.markdown(
         "slower of the two is the one to believe."
     )
 )
+
+misconceptions.show(t)
 
 left, right = st.columns([4, 7], gap="large")
 with left:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from pages._lesson import rail
 from pages._parts import session
 
 HERE = Path(__file__).parent / "_parts"
@@ -21,16 +22,22 @@ session.keep_run_in_address()
 page = st.navigation(
     [
         st.Page("live_run.py", title=t("Live run"), icon=":material/timeline:", default=True),
+        st.Page("path.py", title=t("The path"), icon=":material/hiking:", url_path="path"),
+        st.Page("steps.py", title=t("Step by step"), icon=":material/footprint:", url_path="steps"),
         st.Page("roofline.py", title=t("Roofline"), icon=":material/show_chart:", url_path="roofline"),
         st.Page("shapes.py", title=t("Shapes"), icon=":material/view_column:", url_path="shapes"),
         st.Page("batch.py", title=t("Batch and memory"), icon=":material/stacked_bar_chart:", url_path="batch"),
         st.Page("sweeps.py", title=t("Live sweeps"), icon=":material/stacked_line_chart:", url_path="sweeps"),
         st.Page("memory.py", title=t("KV and state"), icon=":material/database:", url_path="memory"),
         st.Page("devices.py", title=t("Devices"), icon=":material/developer_board:", url_path="devices"),
+        st.Page("map.py", title=t("How it got faster"), icon=":material/route:", url_path="map"),
         st.Page("machine.py", title=t("This machine"), icon=":material/memory:", url_path="machine"),
-    ]
+        st.Page("glossary.py", title=t("Words"), icon=":material/menu_book:", url_path="glossary"),
+    ],
+    expanded=True,
 )
 with st.sidebar:
     session.language_switch(t)
     st.caption(t("Generating text is slow because every token reads the whole model. Here you watch it happen."))
+rail.show(t, page.url_path)
 page.run()

@@ -13,8 +13,8 @@ st.title(t("The path"))
 st.markdown(
     t(
         "Why does a language model read fast and write slowly, and what would make it faster? {steps} steps of "
-        "about {minutes} minutes in all lead from the first guess to the answer. Each has one idea, one thing to "
-        "do and one thing to see, on the lab's own pages; each begins with a guess of yours.",
+        "about {minutes} minutes in all lead from the first guess to the answer. Each has one idea, one thing "
+        "to do and one thing to see, on the lab's own pages; each begins with a guess of yours.",
         steps=len(STEPS),
         minutes=sum(step.minutes for step in STEPS),
     )
@@ -22,7 +22,7 @@ st.markdown(
 rail.overview(t)
 st.caption(
     t(
-        "Every step has an address of its own: open one and share it from the address bar. *Project* enlarges a step "
-        "for a class."
+        "Every step has an address of its own: open one and share it from the address bar. *Project* enlarges "
+        "a step for a class."
     )
 )

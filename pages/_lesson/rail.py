@@ -20,7 +20,9 @@ from pages._parts import components, runs, session
 from pages._parts.words import Words
 
 SCRIPTS = ("kept.js", "rich.js", "guess.js", "card.js")
-_path = components.component("roofline_path", Path(__file__).parent / "card", "card.html", "card.css", SCRIPTS)
+_path = components.component(
+    "roofline_path", Path(__file__).parent / "card", "card.html", ("rich.css", "card.css"), SCRIPTS
+)
 
 
 def show(t: Words, page: str) -> None:

@@ -15,7 +15,9 @@ from streamlit.components.v2.types import ComponentRenderer
 _HERE = Path(__file__).parent
 
 
-def component(name: str, folder: str | Path, html: str, css: str, scripts: Sequence[str]) -> ComponentRenderer:
+def component(
+    name: str, folder: str | Path, html: str, css: Sequence[str], scripts: Sequence[str]
+) -> ComponentRenderer:
     """A component from its files; a folder of another package is given by its whole path."""
 
     def text(file: str) -> str:
@@ -23,14 +25,16 @@ def component(name: str, folder: str | Path, html: str, css: str, scripts: Seque
 
     # isolate_styles would put the chart in a shadow root, where Plotly's own style sheet does not reach.
     return st.components.v2.component(
-        name, html=text(html), css=text(css), js="\n".join(text(script) for script in scripts), isolate_styles=False
+        name, html=text(html), css="\n".join(map(text, css)), js="\n".join(map(text, scripts)), isolate_styles=False
     )
 
 
-_live_view = component("roofline_live_view", "live_view", "view.html", "view.css", ("chart.js", "hover.js", "view.js"))
-_chips = component("roofline_chips", "chips", "chips.html", "chips.css", ("chips.js",))
-_figure = component("roofline_figure", "figure", "figure.html", "figure.css", ("figure.js",))
-_import_run = component("roofline_import_run", "import_run", "import_run.html", "import_run.css", ("import_run.js",))
+_live_view = component(
+    "roofline_live_view", "live_view", "view.html", ("view.css",), ("chart.js", "hover.js", "view.js")
+)
+_chips = component("roofline_chips", "chips", "chips.html", ("chips.css",), ("chips.js",))
+_figure = component("roofline_figure", "figure", "figure.html", ("figure.css",), ("figure.js",))
+_import_run = component("roofline_import_run", "import_run", "import_run.html", ("import_run.css",), ("import_run.js",))
 
 
 def live_view(data: dict[str, Any], *, key: str, on_end: Callable[[], None]) -> None:

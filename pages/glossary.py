@@ -1,0 +1,35 @@
+"""Words: every term of the lab in a sentence, and the formulas filled with the current numbers."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages._lesson import formulas
+from pages._lesson.glossary import TERMS
+from pages._parts import session
+
+t = session.words()
+st.title(t("Words"))
+st.markdown(
+    t(
+        "Every term of the lab, with its explanation. Wherever a word is underlined with dots or has a "
+        "question mark beside it, the same explanation opens there."
+    )
+)
+wanted = (
+    st.text_input(t("Find a word"), key="glossary_find", value=st.query_params.get("term", "")[:60]).strip().lower()
+)
+shown = sorted(
+    (
+        (t(term.name), t(term.text), name)
+        for name, term in TERMS.items()
+        if wanted in t(term.name).lower() or wanted in t(term.text).lower() or wanted == name
+    ),
+    key=lambda each: each[0].lower(),
+)
+if not shown:
+    st.info(t("No term of the lab has this in its name or explanation."))
+with st.container(key="glossary"):
+    st.markdown("\n".join(f"- **{name}**: {text}" for name, text, _ in shown))
+st.header(t("Formulas"))
+formulas.show(t)

@@ -1,0 +1,136 @@
+"""Step by step, the map, the words: what they show of a run and of the lesson, in both languages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from reading import said
+from streamlit.testing.v1 import AppTest
+from test_path import data_of
+
+from engine import broker, lesson
+from engine.lesson_formulas import formulas
+from engine.predict import DeviceLike
+from pages._lesson.accelerations import MAP
+from pages._lesson.glossary import TERMS
+
+Open = Callable[..., AppTest]
+TITLES = {
+    ("path.py", "en"): "The path",
+    ("path.py", "zh"): "学习路线",
+    ("steps.py", "en"): "Step by step",
+    ("steps.py", "zh"): "逐步重放",
+    ("map.py", "en"): "How it got faster",
+    ("map.py", "zh"): "加速之路",
+    ("glossary.py", "en"): "Words",
+    ("glossary.py", "zh"): "术语",
+}
+
+
+@pytest.mark.parametrize(("page", "language"), TITLES)
+def test_each_page_in_each_language(page: str, language: str, open_page: Open) -> None:
+    test = open_page(page, lang=language)
+    assert not test.exception
+    assert test.title[0].value == TITLES[page, language]
+
+
+def test_a_run_is_replayed_from_its_record(open_page: Open, kept_run: str) -> None:
+    data = data_of(open_page("steps.py", lang="en", run=kept_run, at="3"), "replay")
+    record = broker.current().record(kept_run)
+    assert data["at"] == 2
+    columns = data["columns"]
+    assert columns["phase"] == ["prefill", "decode", "decode", "decode"]
+    assert columns["rows"] == [4, 1, 1, 1]
+    assert columns["time_ns"] == [step.time_ns for step in record.steps]
+    assert columns["expected_ns"] == [step.predicted_ns.expected for step in record.steps]
+    assert [read for read, _ in columns["kv"]] == [step.bytes.kv_read for step in record.steps]
+    assert [box["id"] for box in data["boxes"]] == [
+        "tokenize",
+        "prefill",
+        "weights",
+        "cache",
+        "logits",
+        "pick",
+        "append",
+    ]
+
+
+@pytest.mark.parametrize("at", ["0", "-1", "9" * 30, "x", "", "٣"])
+def test_a_step_that_is_not_there_is_the_nearest_that_is(at: str, open_page: Open, kept_run: str) -> None:
+    test = open_page("steps.py", lang="en", run=kept_run, at=at)
+    assert not test.exception
+    assert 0 <= data_of(test, "replay")["at"] < 4
+
+
+def test_a_run_that_is_not_there_is_one_clear_sentence(open_page: Open) -> None:
+    test = open_page("steps.py", lang="en", run="AAAAAAAAAAAA")
+    assert [error.value for error in test.error] == ["There is no run AAAAAAAAAAAA here"] or "There is no run" in said(
+        test
+    )
+    assert not test.exception
+
+
+def test_the_pen_and_paper_task_counts_as_the_text_and_as_the_engine(open_page: Open) -> None:
+    data = data_of(open_page("steps.py", lang="en"), "paper")
+    assert (data["prompt"], data["output"]) == (10, 5)
+    assert data["passes"] == {"text": 6, "engine": 5}
+
+
+def test_the_map_has_a_number_for_each_step(open_page: Open) -> None:
+    shown = said(open_page("map.py", lang="en"))
+    assert all(name in shown for name in ("503,500", "51.25 GB", "2,304", "44 %", "17.2 GB", "3.4 times"))
+    assert len(MAP) == 11
+
+
+def test_the_words_can_be_searched(open_page: Open) -> None:
+    test = open_page("glossary.py", lang="en")
+    assert said(test).count("- **") == len(TERMS)
+    test.text_input(key="glossary_find").set_value("ridge").run()
+    assert 0 < said(test).count("- **") < 10
+    test.text_input(key="glossary_find").set_value("no such word").run()
+    assert not test.exception
+    assert "No term of the lab" in said(test)
+
+
+def test_devices_shows_what_many_believe_with_computed_numbers(open_page: Open) -> None:
+    test = open_page("devices.py", lang="en")
+    shown = said(test)
+    assert f"× {lesson.figure('speed_a100_h100'):.2f}" in shown
+    assert "320 for decode" in shown
+    test.button(key="belief_0").click().run()
+    assert (test.selectbox(key="scene_before").value, test.selectbox(key="scene_device").value) == (
+        "h100-sxm",
+        "h200-sxm",
+    )
+
+
+@pytest.mark.parametrize("preset", ["lesson", "engine"])
+@pytest.mark.parametrize(
+    ("model", "batch"), [("Qwen/Qwen3.8-27B", 7), ("deepseek-ai/DeepSeek-V3", 1), ("smollm2-135m", 3)]
+)
+def test_a_formula_filled_with_its_terms_gives_its_result(preset: str, model: str, batch: int) -> None:
+    from engine import catalogue, hardware
+    from engine.ledger import Formats
+    from engine.ledger.convention import named
+
+    spec = catalogue.load(model)
+    device: DeviceLike = hardware.load("h200-sxm")
+    found = {
+        each.id: each
+        for each in formulas(spec, device, formats=Formats.own(spec), convention=named(preset), preset=preset,
+                             prompt=4, context=300, batch=batch)
+    }  # fmt: skip
+
+    def terms(name: str) -> dict[str, float]:
+        return {letter: value.number for letter, value in found[name].terms.items()}
+
+    step, own, most = terms("step_time"), terms("step_bytes"), terms("largest_batch")
+    assert found["step_time"].result.number == pytest.approx(max(step["FLOPs"] / step["π"], step["bytes"] / step["β"]))
+    assert found["intensity"].result.number == pytest.approx(step["FLOPs"] / step["bytes"])
+    assert found["ridge"].result.number == pytest.approx(step["π"] / step["β"])
+    assert found["rate"].result.number == pytest.approx(batch / found["step_time"].result.number)
+    per_sequence = own["KV"] + own["state"] + own["logits"]
+    assert found["step_bytes"].result.number == pytest.approx(own["W"] + batch * per_sequence, rel=1e-12)
+    free = most["M"] - most["C"]
+    assert found["largest_batch"].result.number == max(0, free // (most["KV"] + most["state"]))

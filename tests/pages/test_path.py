@@ -1,0 +1,146 @@
+"""The path: every step on its page with its settings, in both languages; addresses; questions and their numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from streamlit.testing.v1 import AppTest
+
+from engine import lesson
+from pages._lesson import steps
+from pages._lesson.glossary import MARK, TERMS
+from pages._lesson.steps import STEPS, Step
+from pages._parts import terms
+from pages._parts.words import Words
+from pages._words.extract import catalogue, messages
+
+Open = Callable[..., AppTest]
+
+
+def data_of(test: AppTest, key: str = "path") -> dict[str, Any]:
+    """What the card's component was given."""
+    [found] = [each.proto for each in test.get("bidi_component") if each.proto.id.endswith(f"-{key}")]
+    return dict(json.loads(found.json))
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.id)
+def test_a_step_opens_on_its_page_with_its_settings(step: Step, language: str, open_page: Open) -> None:
+    test = open_page(step=step.id, lang=language)  # any address of the lab leads there
+    assert not test.exception
+    data = data_of(test)
+    assert (data["mode"], data["current"]) == ("card", step.id)
+    # A page leaves an address without the values that are its own defaults.
+    assert all(test.query_params.get(name, value) in (value, [value]) for name, value in step.query.items())
+    card = data["card"]
+    assert "{" not in card["idea"] + card["see"] + card["question"]["text"].replace("{}", "")
+    marked = {term for text in (card["idea"], card["do"], card["see"]) for _, term in MARK.findall(text)}
+    assert marked <= set(card["terms"])
+    assert card["question"]["answers"]
+    assert data["notice"] is None
+
+
+def test_the_steps_of_the_path_are_the_lesson_s() -> None:
+    assert [step.id for step in STEPS] == [
+        "question", "request", "first-guess", "where-it-fails", "roofline", "two-phases", "one-matrix", "state-and-kv",
+        "batch", "misconceptions", "still-open",
+    ]  # fmt: skip
+    assert not set(steps.ALIASES) & set(steps.BY_ID)
+    assert set(steps.ALIASES.values()) <= set(steps.BY_ID)
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected", "said"),
+    [
+        ("batch", "batch", None),
+        (" Batch ", "batch", None),
+        ("3", "first-guess", None),
+        ("99", "still-open", "99"),
+        ("matrix", "one-matrix", "matrix"),
+        ("two-phase", "two-phases", "two-phase"),
+        ("../../etc", "question", "../../etc"),
+        ("", "question", ""),
+    ],
+)
+def test_an_address_finds_its_step_or_the_nearest(raw: str, expected: str, said: str | None) -> None:
+    found = steps.find(raw)
+    assert (found.step.id, found.asked) == (expected, said)
+
+
+@given(st.text())
+def test_no_address_breaks_the_path(raw: str) -> None:
+    assert steps.find(raw).step in STEPS
+
+
+def test_a_renamed_step_says_so_in_one_sentence(open_page: Open) -> None:
+    test = open_page(step="shapes", lang="en")
+    data = data_of(test)
+    assert data["current"] == "one-matrix"
+    assert data["notice"] == "The path has no step shapes; this is the nearest one."
+
+
+def test_a_page_without_a_step_has_no_card(open_page: Open) -> None:
+    test = open_page("roofline.py", lang="en")
+    assert not [each for each in test.get("bidi_component") if each.proto.id.endswith("-path")]
+
+
+def test_off_the_path_a_page_says_the_way_back(open_page: Open) -> None:
+    test = open_page(step="batch", lang="en")
+    test.query_params.clear()  # as a switch between pages does
+    test.switch_page("machine.py").run()
+    data = data_of(test)
+    assert (data["mode"], data["current"]) == ("away", "batch")
+
+
+def test_the_numbers_of_the_questions_are_the_engine_s(open_page: Open) -> None:
+    asked = {
+        step: data_of(open_page(step=step, lang="en"))["card"]["question"]["answers"][0]["value"]
+        for step in ("first-guess", "where-it-fails", "roofline", "state-and-kv", "batch")
+    }
+    expected = {
+        "first-guess": "flops_only_rate",
+        "where-it-fails": "weights_only_rate",
+        "roofline": "compute_bound_from",
+        "state-and-kv": "kv_equals_state",
+        "batch": "rate_58",
+    }
+    assert asked == {step: lesson.figure(name) for step, name in expected.items()}
+
+
+def test_a_run_on_show_is_what_a_guess_is_measured_by(open_page: Open, kept_run: str) -> None:
+    test = open_page(step="question", lang="en", run=kept_run)
+    answers = data_of(test)["card"]["question"]["answers"]
+    measured = [answer["value"] for answer in answers if answer["kind"] == "measured"]
+    # 40 ms for four tokens, then 24, 25 and 30 ms: a median of 25 ms against 10 ms each.
+    assert measured == [2.5]
+
+
+def test_every_explanation_is_a_word_of_the_glossary() -> None:
+    explained = {value for name, value in vars(terms).items() if name.isupper() and isinstance(value, str)}
+    assert explained <= {term.text for term in TERMS.values()}
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_word_of_the_glossary_is_there_in_each_language(language: str) -> None:
+    t = Words(language)
+    known = {message.id for message in catalogue("zh")}
+    for term in TERMS.values():
+        assert {term.name, term.text} <= known
+        assert t(term.name)
+        assert t(term.text)
+        if language == "zh":
+            assert t(term.text) != term.text
+
+
+def test_every_marked_term_exists_and_is_marked_in_each_language() -> None:
+    zh = Words("zh")
+    for message, file, _line in messages():
+        text = message if isinstance(message, str) else message[0]
+        marked = sorted(term for _, term in MARK.findall(text))
+        assert set(marked) <= set(TERMS), file
+        assert sorted(term for _, term in MARK.findall(zh(text))) == marked, text
