@@ -11,7 +11,8 @@ import streamlit as st
 from engine import checkpoint
 from engine.errors import N_
 from engine.record import Run, RunRequest
-from pages._parts import terms
+from pages._parts import misread, terms
+from pages._parts import query as query_of
 from pages._parts.links import DTYPES, LIMITS, View, parse_view, to_query
 from pages._parts.words import Words
 
@@ -74,6 +75,8 @@ def seed(t: Words, run: Run | None) -> None:
     known = {choice.id for choice in checkpoint.available()}
     if view.model not in known:
         view = replace(view, model=View().model if View().model in known else sorted(known)[0])
+    if is_news:
+        misread.say(t, query_of.misread(view, query))
     for name, value in asdict(view).items():
         if is_news or name not in st.session_state:
             st.session_state[name] = value

@@ -33,6 +33,20 @@ def read(view: View, query: Mapping[str, Any], parse: Callable[[str, Any, str], 
     return view
 
 
+def misread(view: object, query: Mapping[str, Any]) -> list[str]:
+    """The parameters whose text stands for another value than `view`, read from it, has: clamped, or of no sense."""
+    said = {field.name: query[field.name] for field in fields(view) if field.name in query}  # type: ignore[arg-type]
+    return [name for name, raw in said.items() if not _says(raw, getattr(view, name))]
+
+
+def _says(raw: Any, value: Any) -> bool:
+    if isinstance(value, bool):
+        return str(raw).lower() in ("1", "0", "true", "false")
+    if isinstance(value, int | float):
+        return bool(number(float("nan"), str(raw), (-math.inf, math.inf)) == value)
+    return bool(raw == write(value))
+
+
 def number(default: Any, raw: str, ends: Ends) -> Any:
     """A number of the default's type, clamped to its ends; the default where there is none."""
     try:

@@ -11,7 +11,8 @@ import streamlit as st
 
 from engine import hardware
 from engine.measured_device import THIS_MACHINE
-from pages._parts import terms
+from pages._parts import misread, session, terms
+from pages._parts import query as query_of
 from pages._parts.scene import (
     CHOICES,
     CUSTOM,
@@ -52,6 +53,7 @@ def seed(page: str, names: Sequence[str]) -> None:
     st.session_state[f"{page}_seen"] = query
     if is_news and query:
         scene = parse_scene({**to_query(scene, names), **query})
+        misread.say(session.words(), query_of.misread(scene, query))
         scene = replace(
             scene, config=scene.config if "config" in query else st.session_state.get("scene", scene).config
         )
