@@ -106,6 +106,12 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--dtype", metavar="T", help="float32 or bfloat16 (default: the checkpoint's own)")
     run.add_argument("--weights", metavar="FORMAT")
     run.add_argument("--kv", metavar="FORMAT")
+    run.add_argument(
+        "--latent",
+        default="absorbed",
+        metavar="FORM",
+        help="how latent attention reads its cache: absorbed (default) or re-expanded",
+    )
     run.add_argument("--temperature", type=float, default=0.0, metavar="X", help="0 is greedy (default)")
     run.add_argument("--top-k", type=int, default=0, metavar="K")
     run.add_argument("--top-p", type=float, default=1.0, metavar="P")

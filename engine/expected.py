@@ -22,6 +22,7 @@ from engine import ledger
 from engine.ceilings import Ceilings
 from engine.hardware_device import TORCH_NAMES, Device
 from engine.ledger import Formats, Op, StepLedger
+from engine.ledger.convention import with_latent
 from engine.points import Points, point_kind
 from engine.record import PredictedNs
 from engine.spec import Spec
@@ -59,6 +60,7 @@ class Predictor:
     """The lines of every step of one model at one batch. Build and ask it before the run; answers are kept.
 
     alike: the sequences will be copies of one another, as one prompt's are where the likeliest token is always taken.
+    latent: how a decode step reads the cache of latent attention; a prompt's is spelled out either way.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Predictor:
         formats: Formats,
         batch: int = 1,
         alike: bool = False,
+        latent: Literal["absorbed", "re-expanded"] = "absorbed",
     ) -> None:
         self._spec = spec
         self._ceilings = ceilings
@@ -77,8 +80,9 @@ class Predictor:
         self._formats = formats
         self._batch = batch
         self._alike = alike
+        self._latent = with_latent(latent)
         weights = ledger.decode(spec, 1, formats=formats).bytes.weights
-        self._points = Points(ceilings, formats.plain_format, weights)
+        self._points = Points(ceilings, formats.plain_format, weights, latent)
         self.prefill = cache(self._prefill)
         self.decode = cache(self._decode)
 
@@ -96,7 +100,14 @@ class Predictor:
     def _decode(self, context: int) -> Prediction:
         """`context`: positions attended, the new token included."""
         return self._predict(
-            ledger.decode(self._spec, context, batch=self._batch, formats=self._formats, alike=self._alike)
+            ledger.decode(
+                self._spec,
+                context,
+                batch=self._batch,
+                formats=self._formats,
+                convention=self._latent,
+                alike=self._alike,
+            )
         )
 
     def _predict(self, step: StepLedger) -> Prediction:
@@ -104,10 +115,17 @@ class Predictor:
 
 
 def predictor(
-    spec: Spec, ceilings: Ceilings, device: Device | None, formats: Formats, batch: int = 1, *, alike: bool = False
+    spec: Spec,
+    ceilings: Ceilings,
+    device: Device | None,
+    formats: Formats,
+    batch: int = 1,
+    *,
+    alike: bool = False,
+    latent: Literal["absorbed", "re-expanded"] = "absorbed",
 ) -> Predictor:
     """The lines of every step of one model. `device` is the listed device for the datasheet line, or None."""
-    return Predictor(spec, ceilings, device, formats=formats, batch=batch, alike=alike)
+    return Predictor(spec, ceilings, device, formats=formats, batch=batch, alike=alike, latent=latent)
 
 
 def predict_step(

@@ -91,6 +91,7 @@ class RunRequest(_Part):
     """What is asked of the worker. Checked again by `engine.request.check`, whoever sent it.
 
     dtype: None asks for the checkpoint's own; the record of the run says which that was.
+    latent: how a decode step reads the cache of latent attention, "absorbed" or "re-expanded".
     """
 
     model: str
@@ -102,6 +103,7 @@ class RunRequest(_Part):
     dtype: str | None = None
     weights: str | None = None
     kv: str | None = None
+    latent: str = "absorbed"
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0

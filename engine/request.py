@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 
 from engine.errors import N_, LabError
+from engine.ledger.convention import LATENT_FORMS
 from engine.record import RunRequest
+from engine.spec import LatentAttention, Spec
 
 DTYPES = {"float32": "fp32", "bfloat16": "bf16"}
 """torch's names for what the engine computes in, and the weight format each implies."""
@@ -31,6 +33,7 @@ def check(request: RunRequest) -> None:
     _whole(N_("The length to write"), request.max_new_tokens, 1, MAX_NEW_TOKENS)
     _whole(N_("The batch"), request.batch, 1, MAX_BATCH)
     _check_formats(request)
+    _check_latent(request.latent)
     _check_sampling(request)
 
 
@@ -63,6 +66,17 @@ def check_fits(prompt_tokens: int, context_limit: int) -> None:
             "The prompt is {tokens} tokens long; this model reads at most {limit}, one of them kept for writing.",
             tokens=f"{prompt_tokens:,}",
             limit=f"{context_limit:,}",
+        )
+
+
+def check_latent(form: str, model: str, spec: Spec) -> None:
+    """The form of latent attention against the model: only one that has it has a choice."""
+    has_latent = any(isinstance(layer.mixer, LatentAttention) for layer in spec.layers)
+    if form != LATENT_FORMS[0] and not has_latent:
+        raise LabError(
+            "{model} has no latent attention, so there is nothing to run {form}: leave that choice out.",
+            model=model,
+            form=form,
         )
 
 
@@ -114,6 +128,15 @@ def _check_formats(request: RunRequest) -> None:
             "The engine holds weights and KV cache in one format, {known}; {asked} is not that.",
             known=" or ".join(sorted(implied)),
             asked=" with ".join(sorted(asked)),
+        )
+
+
+def _check_latent(form: str) -> None:
+    if form not in LATENT_FORMS:
+        raise LabError(
+            "{form} is not a form of latent attention; choose one of {known}.",
+            form=form,
+            known=", ".join(LATENT_FORMS),
         )
 
 

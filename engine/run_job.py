@@ -23,6 +23,8 @@ from engine.generate import RawStep, StoppedBy, generate, warm_up
 from engine.judging import flags, probe_moved
 from engine.ledger.routed import bytes_with_experts, routed_bytes
 from engine.model import Model
+from engine.model.hybrid import HybridDecoder
+from engine.model.latent import Form
 from engine.neighbours import Neighbours
 from engine.probe import load_average, probe
 from engine.protocol import RunJob
@@ -65,6 +67,7 @@ class RunInProgress:
         request.check(asked)
         self._device = device = devices.choose(asked.device)
         source = self._bring()
+        request.check_latent(asked.latent, source.id, source.spec)
         self._dtype = request.choose_dtype(asked, source.spec.dtype)
         self._request = asked = asked.model_copy(update={"dtype": self._dtype})
         format_ = DTYPES[self._dtype]
@@ -74,6 +77,8 @@ class RunInProgress:
         teller.state("loading")
         self._check_memory(source, len(prompt.token_ids), format_)
         model = self._bench.model(source, device, self._dtype)
+        if isinstance(model, HybridDecoder):
+            model.use_latent_form(_form(asked.latent))
         self._facts = self._model_facts(source, format_)
         self._ceilings = self._bench.ceilings(device, source.spec, format_, self._job.ceilings, teller)
         self._resident_weight_bytes = model.resident_weight_bytes
@@ -171,6 +176,7 @@ class RunInProgress:
             ledger.Formats(weights=format_, kv=format_),
             self._request.batch,
             alike=self._request.temperature == 0,  # then all sequences continue the prompt in the same way
+            latent=_form(self._request.latent),
         )
         prompt_tokens = len(self._prompt.token_ids)
         room = source.spec.max_position - prompt_tokens + 1
@@ -291,6 +297,11 @@ class Answer:
     def output(self) -> Output:
         """As a record keeps it."""
         return Output(text="".join(self._text), token_ids=list(self._ids), stopped_by=self._stopped_by)
+
+
+def _form(asked: str) -> Form:
+    """A form of latent attention that `request.check` has let pass."""
+    return "re-expanded" if asked == "re-expanded" else "absorbed"
 
 
 def _datasheet_bandwidth(ceilings: Ceilings) -> float | None:

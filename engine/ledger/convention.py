@@ -6,10 +6,13 @@ transformers' plain torch path does, for comparing with real tensors and with to
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from engine.errors import N_, LabError, Sentence
+
+LATENT_FORMS = ("absorbed", "re-expanded")
+"""How this engine's decode can read the cache of latent attention; the first is the default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,11 @@ def explain(name: str) -> Sentence:
         LabError: no convention of that name.
     """
     return Sentence(template=EXPLAINED[named(name).name])
+
+
+def with_latent(form: Literal["absorbed", "re-expanded"]) -> Convention:
+    """This engine's convention for decode steps with latent attention in this form."""
+    return replace(ENGINE, latent=form)
 
 
 def named(convention: str | Convention) -> Convention:

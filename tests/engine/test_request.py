@@ -47,6 +47,7 @@ def test_good_requests_pass(fields):
         ({"weights": "int4"}, "int4"),
         ({"dtype": "bfloat16", "kv": "fp32"}, "bf16"),
         ({"weights": "bf16", "kv": "fp32"}, "bf16 with fp32"),
+        ({"latent": "unfolded"}, "unfolded"),
         ({"temperature": -0.1}, "temperature"),
         ({"temperature": math.nan}, "temperature"),
         ({"temperature": math.inf}, "temperature"),
