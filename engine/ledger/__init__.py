@@ -10,6 +10,7 @@ tables, which are computed from two numbers and stay in cache. Knows nothing of 
 from __future__ import annotations
 
 from engine.errors import LabError
+from engine.ledger.chunked import merged, passes
 from engine.ledger.convention import CONVENTIONS, ENGINE, LESSON, TRANSFORMERS, Convention, explain, named
 from engine.ledger.feeding import write_feed_forward
 from engine.ledger.formats import BF16, KV_LAYOUTS, PLAIN_BYTES, WEIGHT_LAYOUTS, Formats
@@ -53,17 +54,23 @@ def prefill(
     formats: Formats = BF16,
     convention: str | Convention = ENGINE,
     alike: bool = False,
+    rows: int | None = None,
 ) -> StepLedger:
     """The step that reads a prompt of `tokens` tokens, `batch` prompts at once.
 
     alike: the prompts are the same one, so that a token chooses the same experts in each.
+    rows: the most tokens, of all prompts together, that one pass over the layers takes; a longer prompt is read in
+        several, and weights once in each. None reads any prompt in one, and is needed for whole grids.
 
     Raises:
         LabError: tokens or batch below 1, or no convention of that name.
     """
     _at_least_one(tokens, "prompt tokens")
     _at_least_one(batch, "batch")
-    return _count(spec, Step("prefill", tokens, tokens, batch, formats, named(convention), alike))
+    whole = Step("prefill", tokens, tokens, batch, formats, named(convention), alike)
+    if rows is None or tokens * batch <= rows:
+        return _count(spec, whole)
+    return merged([_count(spec, part) for part in passes(whole, rows)])
 
 
 def decode(
@@ -95,7 +102,7 @@ def _count(spec: Spec, step: Step) -> StepLedger:
         writer = Writer(step, stored, count)
         _layer(writer, spec, layer)
         ops += writer.ops
-    ops += _after(spec, step, planned)
+    ops += _after(spec, step, planned) if step.last else []
     return StepLedger(step.phase, step.convention.name, step.tokens, step.context, step.batch, tuple(ops))
 
 

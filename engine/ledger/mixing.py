@@ -29,10 +29,15 @@ def double_pairs(step: Step, window: int | None) -> Amount:
     if step.phase == "decode":
         seen = step.context if step.convention.attends_new else step.cached
         return 2 * (seen if window is None else least(seen, window))
-    tokens, how = step.tokens, step.convention.pairs
+    how = step.convention.pairs
     if how == "square":
-        return 2 * tokens * tokens
+        return 2 * step.tokens * step.context
     own = 1 if how == "causal" else 0  # the diagonal: T(T+1)/2, or the lesson's T^2/2
+    return _within(step.context, window, own) - _within(step.cached, window, own)
+
+
+def _within(tokens: Amount, window: int | None, own: int) -> Amount:
+    """Twice the pairs among the first `tokens` positions."""
     if window is None:
         return tokens * (tokens + own)
     # Beyond the window a query sees W keys: W T - W(W-1)/2 pairs; below it the formula is the full one at T.
@@ -41,9 +46,7 @@ def double_pairs(step: Step, window: int | None) -> Amount:
 
 
 def cached_read(step: Step, window: int | None) -> Amount:
-    """Cached positions a decode step reads. With a window, the new token is one of the W it sees."""
-    if step.phase == "prefill":
-        return 0
+    """Cached positions a step reads; a prompt read at once has none. With a window, the new token is one of the W."""
     if window is None:
         return step.cached
     return least(step.cached, window - 1 if step.convention.attends_new else window)
@@ -94,8 +97,8 @@ def _latent(writer: Writer, mixer: LatentAttention) -> None:
     if mixer.rotary is not None:
         writer.between("rotary", "rotary", (mixer.heads + 1) * mixer.rope_dim)
     # Absorbed, kv_b_proj is applied to each query instead of each key, at the same cost per token of the step.
-    writer.linear("kv_b_proj", step.context * batch if form == "re-expanded" else step.rows)
-    # A prompt's own keys are expanded anyway (its tokens are all new); absorbing pays only against a cache.
+    # A prompt's keys are expanded anyway, in each pass all there are so far; absorbing pays only for a single token.
+    writer.linear("kv_b_proj", step.context * batch if form == "re-expanded" or step.phase == "prefill" else step.rows)
     absorbed = form == "absorbed" and step.phase == "decode"
     per_pair = mixer.heads * (2 * mixer.rank + mixer.rope_dim) if absorbed else mixer.expanded_width
     moved = _latent_traffic(step, mixer)
@@ -135,8 +138,8 @@ def _recurrence(writer: Writer, mixer: GatedDeltaNet | KimiDelta | Mamba2) -> No
     columns = step.convention.conv_columns(mixer.kernel)
     conv_state = batch * mixer.conv_channels * columns * step.formats.conv_bytes
     state = batch * mixer.state_size * step.formats.state_bytes
-    # A prompt starts from nothing: its states are written once and not read.
-    reads = 1 if step.phase == "decode" else 0
+    # A prompt starts from nothing: its first pass writes the states and does not read them.
+    reads = 1 if step.phase == "decode" or not step.first else 0
     taps = 0 if step.convention.vector_flops else 2 * mixer.kernel * mixer.conv_channels * step.rows
     moved = Traffic(conv_read=reads * conv_state, conv_write=conv_state)
     writer.between("conv", "conv", mixer.conv_channels, flops=taps, moved=moved)

@@ -82,6 +82,7 @@ class StepLedger:
     """All ops of one prefill or decode step.
 
     tokens: rows per sequence. context: positions attended, the new ones included.
+    touched: bytes of memory touched, where weights are read more than once; None where all are read once.
     """
 
     phase: Literal["prefill", "decode"]
@@ -90,6 +91,7 @@ class StepLedger:
     context: Amount
     batch: Amount
     ops: tuple[Op, ...]
+    touched: Amount | None = None
 
     @cached_property
     def flops(self) -> Amount:
@@ -104,7 +106,7 @@ class StepLedger:
     @property
     def working_set_bytes(self) -> Amount:
         """Bytes of memory the step touches: what has to fit in a cache for the step to be served by it."""
-        return self.bytes.distinct
+        return self.bytes.distinct if self.touched is None else self.touched
 
     @property
     def intensity(self) -> Amount:

@@ -13,9 +13,11 @@ from engine.ledger.plan import Ops
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The step being counted. tokens: per sequence; context: positions attended, the new ones included.
+    """The step being counted, or one pass of it: a prompt may be read in several, each behind what is cached.
 
+    tokens: per sequence; context: positions attended, the new ones included.
     alike: the sequences are copies of one another, so that their tokens choose the same experts.
+    first, last: of a prompt's passes, whether it starts from nothing, and whether it gives logits.
     """
 
     phase: Literal["prefill", "decode"]
@@ -25,6 +27,8 @@ class Step:
     formats: Formats
     convention: Convention
     alike: bool = False
+    first: bool = True
+    last: bool = True
 
     @property
     def rows(self) -> Amount:
@@ -38,7 +42,7 @@ class Step:
 
     @property
     def cached(self) -> Amount:
-        """Positions that were in the cache before the step."""
+        """Positions that were in the cache before."""
         return self.context - self.tokens
 
 
