@@ -20,6 +20,7 @@ from typing import Literal
 
 from engine import ledger
 from engine.ceilings import Ceilings
+from engine.chunks import PREFILL_ROWS
 from engine.hardware_device import TORCH_NAMES, Device
 from engine.ledger import Formats, Op, StepLedger
 from engine.ledger.convention import with_latent
@@ -94,7 +95,14 @@ class Predictor:
 
     def _prefill(self, tokens: int) -> Prediction:
         return self._predict(
-            ledger.prefill(self._spec, tokens, batch=self._batch, formats=self._formats, alike=self._alike)
+            ledger.prefill(
+                self._spec,
+                tokens,
+                batch=self._batch,
+                formats=self._formats,
+                alike=self._alike,
+                rows=PREFILL_ROWS,
+            )
         )
 
     def _decode(self, context: int) -> Prediction:
@@ -202,10 +210,19 @@ def _measured_ns(op: Op, step: StepLedger, points: Points) -> float | None:
     if op.kind == "attention":
         if step.tokens == 1:
             return points.decode_attention_ns(step.batch, op.context)
-        return points.prefill_attention_ns(step.batch, step.tokens, op.context)
+        return _prefill_attention_ns(op, step.batch, points)
     if op.kind in ("conv", "recurrence"):
-        return points.recurrent_ns(op.kind, op.n, step.batch, step.tokens)
+        return points.recurrent_ns(op.kind, op.n, step.batch, op.rows // step.batch)
     return points.between_ns(point_kind(op), op.rows, op.n)
+
+
+def _prefill_attention_ns(op: Op, batch: int, points: Points) -> float | None:
+    """A prompt's, or a chunk's: the longer prompt up to its end, without the one before it."""
+    tokens = op.rows // batch
+    if op.context <= tokens:
+        return points.prefill_attention_ns(batch, tokens, op.context)
+    up_to_end, before = (points.prefill_attention_ns(batch, n, n) for n in (op.context, op.context - tokens))
+    return None if up_to_end is None or before is None else up_to_end - before
 
 
 def _start_ns(op: Op, points: Points, ceilings: Ceilings) -> float:
