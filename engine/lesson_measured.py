@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from engine import ridge
 from engine.ceilings import Ceilings
 from engine.record import Run, Step
+from engine.shapes import ShapeRecord
+from engine.sweeps import SweepRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +95,35 @@ def matrix_ratio(ceilings: Ceilings | None) -> MatrixRatio | None:
         if best is None or (most, k * n) > (best.rows, best.k * best.n):
             best = MatrixRatio(k, n, most, times[most] / times[1])
     return best
+
+
+def shape_ratio(record: ShapeRecord) -> MatrixRatio | None:
+    """Of a matrix timed on the page *Shapes*; None where not both one row and more were."""
+    times = {point.rows: point.time_ns for point in record.points if point.time_ns is not None}
+    most = max(times, default=1)
+    if 1 not in times or most == 1:
+        return None
+    return MatrixRatio(record.k, record.n, most, times[most] / times[1])
+
+
+@dataclass(frozen=True, slots=True)
+class BatchGain:
+    """Tokens a second of one sequence alone and of the largest batch of a sweep together."""
+
+    model: str
+    batch: int
+    alone: float
+    together: float
+
+
+def batch_gain(record: SweepRecord) -> BatchGain | None:
+    """Of a sweep over the batch; None where not both one sequence and more were measured."""
+    rates = {
+        point.batch: point.batch / point.time_ns * 1e9
+        for point in record.points
+        if point.phase == "decode" and point.time_ns is not None
+    }
+    most = max(rates, default=1)
+    if record.request.axis != "batch" or 1 not in rates or most == 1:
+        return None
+    return BatchGain(record.request.model, most, rates[1], rates[most])

@@ -19,9 +19,18 @@ st.markdown(
 wanted = (
     st.text_input(t("Find a word"), key="glossary_find", value=st.query_params.get("term", "")[:60]).strip().lower()
 )
+
+
+def explanation(name: str, text: str) -> str:
+    """The explanation without the term itself in front of it, which stands there in bold already."""
+    head, colon, rest = text.partition("：" if t.language == "zh" else ": ")
+    is_name = bool(colon) and len(head) < 40 and (head.lower() in name.lower() or name.lower() in head.lower())
+    return rest[:1].upper() + rest[1:] if is_name else text
+
+
 shown = sorted(
     (
-        (t(term.name), t(term.text), name)
+        (t(term.name), explanation(t(term.name), t(term.text)), name)
         for name, term in TERMS.items()
         if wanted in t(term.name).lower() or wanted in t(term.text).lower() or wanted == name
     ),

@@ -19,10 +19,12 @@ from pages._parts.words import Words
 
 @dataclass(frozen=True)
 class Known:
-    """What has been measured: the run on show, and this machine's ceilings."""
+    """What has been measured: the run on show, this machine's ceilings, its newest shape and its newest batch sweep."""
 
     run: Run | None
     ceilings: Ceilings | None
+    shape: lesson_measured.MatrixRatio | None = None
+    batch: lesson_measured.BatchGain | None = None
 
     @property
     def phases(self) -> lesson_measured.TwoPhases | None:
@@ -182,7 +184,7 @@ def _two_phases(t: Words, known: Known) -> Asked:
 
 def _one_matrix(t: Words, known: Known) -> Asked:
     answers = [predicted(t, t("an H100, predicted"), lesson.figure("matrix_2048_over_1"))]
-    here = lesson_measured.matrix_ratio(known.ceilings or (known.run.ceilings if known.run else None))
+    here = known.shape or lesson_measured.matrix_ratio(known.ceilings or (known.run.ceilings if known.run else None))
     if here is not None:
         label = t("{k} × {n} with {rows} rows, measured", k=here.k, n=here.n, rows=t.number(here.rows))
         answers.append(measured(t, label, here.ratio))
@@ -207,6 +209,15 @@ def _state_and_kv(t: Words, known: Known) -> Asked:
 
 def _batch(t: Words, known: Known) -> Asked:
     alone, shared = lesson.figure("rate_1"), lesson.figure("rate_58")
+    answers = [
+        predicted(t, t("58 together, predicted"), shared),
+        predicted(t, t("58 times one, were everything shared"), alone * lesson.CROWD),
+    ]
+    if known.batch is not None:
+        here = known.batch
+        label = t("{model} here: {batch} together, one alone {alone}", model=here.model, batch=here.batch,
+                  alone=t.number(here.alone))  # fmt: skip
+        answers.append(measured(t, label, here.together))
     return number(
         t(
             "One sequence alone gets {alone} tokens a second from an H100. How many do 58 get together?",
@@ -214,10 +225,7 @@ def _batch(t: Words, known: Known) -> Asked:
         ),
         t("tokens/s"),
         (10, 100_000),
-        [
-            predicted(t, t("58 together, predicted"), shared),
-            predicted(t, t("58 times one, were everything shared"), alone * lesson.CROWD),
-        ],
+        answers,
         t(
             "The weights are shared, each sequence's own cache and state are not: that is the gap between the "
             "two numbers."

@@ -11,9 +11,13 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
-from engine import broker, lesson
+from engine import broker, lesson, lesson_measured
 from engine.errors import LabError
+from engine.experiment import Kind
+from engine.experiment_record import AnyRecord
 from engine.record import Run
+from engine.shapes import ShapeRecord
+from engine.sweeps import SweepRecord
 from pages._lesson import glossary, questions, steps
 from pages._lesson.steps import STEPS, Found, Step
 from pages._parts import components, runs, session
@@ -105,7 +109,7 @@ def _card(t: Words, found: Found) -> dict[str, Any]:
     step = found.step
     filled = {name: t.number(lesson.figure(name), digits) for name, digits in step.figures.items()}
     said = {"idea": t(step.idea, **filled), "do": t(step.do), "see": t(step.see, **filled)}
-    question = questions.ask(t, step.id, _known())
+    question = questions.ask(t, step.id, _known(step.id))
     terms = glossary.mentioned(t, *said.values(), question["text"], question["why"])
     notice = None
     if found.asked is not None:
@@ -113,8 +117,8 @@ def _card(t: Words, found: Found) -> dict[str, Any]:
     return {"card": {**said, "question": question, "terms": terms}, "notice": notice}
 
 
-def _known() -> questions.Known:
-    """The run on show, else the one that ships; and this machine's ceilings."""
+def _known(step: str) -> questions.Known:
+    """The run on show, else the one that ships; this machine's ceilings; the experiments that a step asks about."""
     run_id = st.session_state.get("run_id")
     run: Any = None
     if run_id is not None:
@@ -122,7 +126,33 @@ def _known() -> questions.Known:
             run = runs.find(run_id)
         except LabError:  # the page says so itself
             run = None
-    return questions.Known(run if isinstance(run, Run) else runs.shipped(), broker.current().machine().ceilings)
+    return questions.Known(
+        run if isinstance(run, Run) else runs.shipped(),
+        broker.current().machine().ceilings,
+        _newest_shape() if step == "one-matrix" else None,
+        _newest_batch() if step == "batch" else None,
+    )
+
+
+def _newest_shape() -> lesson_measured.MatrixRatio | None:
+    found = _newest("shape", None)
+    return lesson_measured.shape_ratio(found) if isinstance(found, ShapeRecord) else None
+
+
+def _newest_batch() -> lesson_measured.BatchGain | None:
+    found = _newest("sweep", "batch")
+    return lesson_measured.batch_gain(found) if isinstance(found, SweepRecord) else None
+
+
+def _newest(kind: Kind, what: str | None) -> AnyRecord | None:
+    """The newest experiment of a kind that was measured here to its end."""
+    experiments = broker.current().experiments
+    try:
+        rows = [row for row in experiments.newest(kind, 20) if row.state == "done" and not row.imported]
+        found = next((row for row in rows if what is None or row.what == what), None)
+        return None if found is None else experiments.record(found.id)
+    except LabError:  # a store that cannot be read is said elsewhere
+        return None
 
 
 def _words(t: Words) -> dict[str, str]:
