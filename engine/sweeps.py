@@ -16,6 +16,8 @@ Axis = Literal["batch", "prompt", "context"]
 MOST_VALUES = 32
 MOST_POSITIONS = 1 << 20
 LIMITS: dict[Axis, int] = {"batch": MAX_BATCH, "prompt": 1 << 17, "context": MOST_POSITIONS}
+FEWEST: dict[Axis, int] = {"context": 2}
+"""A decode step attends what was there before and its own position."""
 USUAL: dict[Axis, tuple[int, ...]] = {
     "batch": (1, 2, 4, 8, 16, 32, 64),
     "prompt": (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024),
@@ -80,9 +82,9 @@ def check(request: SweepRequest) -> None:
             "The name of the model is {count} characters long; choose one of those listed.", count=len(request.model)
         )
     for value in request.values:
-        _whole(WHAT[request.axis], value, LIMITS[request.axis])
-    _whole(WHAT["context"], request.context, LIMITS["context"])
-    _whole(WHAT["batch"], request.batch, LIMITS["batch"])
+        _whole(request.axis, value)
+    _whole("context", request.context)
+    _whole("batch", request.batch)
     if request.dtype is not None and request.dtype not in DTYPES:
         raise LabError(
             "{dtype} is not a type this engine computes in; choose one of {known}.",
@@ -91,13 +93,14 @@ def check(request: SweepRequest) -> None:
         )
 
 
-def _whole(what: str, value: int, most: int) -> None:
-    if not 1 <= value <= most:
+def _whole(axis: Axis, value: int) -> None:
+    low, most = FEWEST.get(axis, 1), LIMITS[axis]
+    if not low <= value <= most:
         raise LabError(
             "{what} is {value}; it has to be a whole number from {low} to {high}.",
-            what=what,
+            what=WHAT[axis],
             value=value,
-            low=1,
+            low=low,
             high=most,
         )
 

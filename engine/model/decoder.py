@@ -8,19 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from engine import kernels
 from engine import spec as specs
 from engine.cache import KVCache
 from engine.model import ops, supported
 from engine.model.attention import Attention, Step
 from engine.model.linear import Linear
 from engine.model.mlp import Mlp
+from engine.model.packed import Packed
 from engine.model.phases import Model, context_limit
 from engine.model.reader import Reader
 from engine.model.rotary import RotaryTable
+
+if TYPE_CHECKING:
+    from engine.model.compiled import CompiledSteps
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +57,40 @@ class Layer:
 
 
 class Decoder(Model):
-    """A dense decoder with its cache."""
+    """A dense decoder with its cache. Where the compiled kernels can be used, they take every step of few rows."""
 
     cache: KVCache
 
     def __init__(
-        self, spec: specs.Spec, *, embedding: Tensor, layers: list[Layer], norm: Tensor, head: Linear, max_tokens: int
+        self,
+        spec: specs.Spec,
+        *,
+        embedding: Tensor | Packed,
+        layers: list[Layer],
+        norm: Tensor,
+        head: Linear,
+        max_tokens: int,
     ) -> None:
         self.spec = spec
-        self.device = embedding.device
-        self.dtype = embedding.dtype
+        self.device = norm.device
+        self.dtype = norm.dtype
         self.max_tokens = max_tokens
         self._embedding = embedding
         self._layers = layers
         self._norm = norm
         self._head = head
+        self._compiled = self._compile()
         self._allocate(batch=0, positions=0)
+
+    def _compile(self) -> CompiledSteps | None:
+        if self.device.type != "cpu" or self.dtype != torch.float32 or kernels.reason() is not None:
+            return None
+        # Not at the top: it needs numba, which may be missing.
+        from engine.model.compiled import CompiledSteps, Outer
+
+        if not CompiledSteps.fit(self.spec):
+            return None
+        return CompiledSteps(self.spec, self._layers, Outer(self._embedding, self._norm, self._head))
 
     @classmethod
     @torch.inference_mode()
@@ -77,16 +101,19 @@ class Decoder(Model):
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
         max_tokens: int | None = None,
+        weights: str | None = None,
     ) -> Decoder:
         """Build from tensors named as a Llama-like checkpoint names them. They are copied; none is kept.
+
+        weights: the format of matrices ("bf16", "int8" ...); None for `dtype`.
 
         Raises:
             LabError: the family is not supported, a tensor is missing, or `max_tokens` is beyond the model's context.
         """
         supported.check(spec)
         limit = context_limit(spec, max_tokens)
-        reader = Reader(tensors, dtype, torch.device(device))
-        embedding = reader.vector("model.embed_tokens.weight")
+        reader = Reader(tensors, dtype, torch.device(device), format_=weights)
+        embedding = reader.matrix("model.embed_tokens.weight")
         return cls(
             spec,
             embedding=embedding,
@@ -100,29 +127,47 @@ class Decoder(Model):
             max_tokens=limit,
         )
 
+    def _step(self, ids: Tensor) -> Tensor:
+        if self._compiled is not None and ids.numel() <= self._compiled.most_rows:
+            return self._compiled(ids, self.cache, self._rotary)
+        return super()._step(ids)
+
     def _read(self, ids: Tensor) -> Tensor:
         """One pass of the layers over new tokens [B, T] behind what the cache holds; the last position's, [B, h]."""
+        batch, tokens = ids.shape
+        # Only the last position's logits are ever used; the head is the model's largest matrix.
+        return self._through(ids).view(batch, tokens, -1)[:, -1]
+
+    @torch.inference_mode()
+    def score(self, ids: Tensor) -> Tensor:
+        """Read new tokens [B, T] behind what the cache holds; logits of every one of them, [B, T, V], fp32.
+
+        For checking drafted tokens: one reading of the weights, one set of logits a row.
+        """
+        return self._logits(self._through(ids).view(*ids.shape, -1))
+
+    def _through(self, ids: Tensor) -> Tensor:
+        """What the layers give for each new token, [B * T, h]."""
         start, (batch, tokens) = self.cache.length, ids.shape
         cached = self.cache.extend(tokens)
         step = Step(batch, tokens, *self._rotary.at(start, start + tokens))
         eps = self.spec.norm.eps
 
-        x = ops.embed(ids, self._embedding)
+        x = ops.embed(ids, self._embedding, self.dtype)
         for layer, views in zip(self._layers, cached, strict=True):
             attended = layer.attention(ops.rms_norm(x, layer.input_norm, eps), step, views)
             x = ops.add_residual_(x, attended)
             x = ops.add_residual_(x, layer.mlp(ops.rms_norm(x, layer.post_attention_norm, eps)))
-        # Only the last position's logits are ever used; the head is the model's largest matrix.
-        return x.view(batch, tokens, -1)[:, -1]
+        return x
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        """The final norm and the head: [B, h] -> [B, V], fp32."""
+        """The final norm and the head: [..., h] -> [..., V], fp32."""
         return self._head(ops.rms_norm(hidden, self._norm, self.spec.norm.eps)).float()
 
     @property
     def resident_weight_bytes(self) -> int:
         """Bytes of every weight tensor held, each once: a tied head is the embedding itself."""
-        held = [self._embedding, self._norm, *self._head.tensors]
+        held = [*Linear(self._embedding).tensors, self._norm, *self._head.tensors]
         held += [tensor for layer in self._layers for tensor in layer.tensors]
         return sum({tensor.data_ptr(): tensor.nbytes for tensor in held}.values())
 
