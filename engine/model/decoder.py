@@ -8,25 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from engine import kernels
 from engine import spec as specs
 from engine.cache import KVCache
 from engine.model import ops, supported
 from engine.model.attention import Attention, Step
 from engine.model.linear import Linear
 from engine.model.mlp import Mlp
-from engine.model.packed import Packed
 from engine.model.phases import Model, context_limit
 from engine.model.reader import Reader
 from engine.model.rotary import RotaryTable
-
-if TYPE_CHECKING:
-    from engine.model.compiled import CompiledSteps
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,40 +51,22 @@ class Layer:
 
 
 class Decoder(Model):
-    """A dense decoder with its cache. Where the compiled kernels can be used, they take every step of few rows."""
+    """A dense decoder with its cache."""
 
     cache: KVCache
 
     def __init__(
-        self,
-        spec: specs.Spec,
-        *,
-        embedding: Tensor | Packed,
-        layers: list[Layer],
-        norm: Tensor,
-        head: Linear,
-        max_tokens: int,
+        self, spec: specs.Spec, *, embedding: Tensor, layers: list[Layer], norm: Tensor, head: Linear, max_tokens: int
     ) -> None:
         self.spec = spec
-        self.device = norm.device
-        self.dtype = norm.dtype
+        self.device = embedding.device
+        self.dtype = embedding.dtype
         self.max_tokens = max_tokens
         self._embedding = embedding
         self._layers = layers
         self._norm = norm
         self._head = head
-        self._compiled = self._compile()
         self._allocate(batch=0, positions=0)
-
-    def _compile(self) -> CompiledSteps | None:
-        if self.device.type != "cpu" or self.dtype != torch.float32 or kernels.reason() is not None:
-            return None
-        # Not at the top: it needs numba, which may be missing.
-        from engine.model.compiled import CompiledSteps, Outer
-
-        if not CompiledSteps.fit(self.spec):
-            return None
-        return CompiledSteps(self.spec, self._layers, Outer(self._embedding, self._norm, self._head))
 
     @classmethod
     @torch.inference_mode()
@@ -101,19 +77,16 @@ class Decoder(Model):
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
         max_tokens: int | None = None,
-        weights: str | None = None,
     ) -> Decoder:
         """Build from tensors named as a Llama-like checkpoint names them. They are copied; none is kept.
-
-        weights: the format of matrices ("bf16", "int8" ...); None for `dtype`.
 
         Raises:
             LabError: the family is not supported, a tensor is missing, or `max_tokens` is beyond the model's context.
         """
         supported.check(spec)
         limit = context_limit(spec, max_tokens)
-        reader = Reader(tensors, dtype, torch.device(device), format_=weights)
-        embedding = reader.matrix("model.embed_tokens.weight")
+        reader = Reader(tensors, dtype, torch.device(device))
+        embedding = reader.vector("model.embed_tokens.weight")
         return cls(
             spec,
             embedding=embedding,
@@ -126,11 +99,6 @@ class Decoder(Model):
             norm=reader.vector("model.norm.weight"),
             max_tokens=limit,
         )
-
-    def _step(self, ids: Tensor) -> Tensor:
-        if self._compiled is not None and ids.numel() <= self._compiled.most_rows:
-            return self._compiled(ids, self.cache, self._rotary)
-        return super()._step(ids)
 
     def _read(self, ids: Tensor) -> Tensor:
         """One pass of the layers over new tokens [B, T] behind what the cache holds; the last position's, [B, h]."""
@@ -153,7 +121,7 @@ class Decoder(Model):
         step = Step(batch, tokens, *self._rotary.at(start, start + tokens))
         eps = self.spec.norm.eps
 
-        x = ops.embed(ids, self._embedding, self.dtype)
+        x = ops.embed(ids, self._embedding)
         for layer, views in zip(self._layers, cached, strict=True):
             attended = layer.attention(ops.rms_norm(x, layer.input_norm, eps), step, views)
             x = ops.add_residual_(x, attended)
@@ -167,7 +135,7 @@ class Decoder(Model):
     @property
     def resident_weight_bytes(self) -> int:
         """Bytes of every weight tensor held, each once: a tied head is the embedding itself."""
-        held = [*Linear(self._embedding).tensors, self._norm, *self._head.tensors]
+        held = [self._embedding, self._norm, *self._head.tensors]
         held += [tensor for layer in self._layers for tensor in layer.tensors]
         return sum({tensor.data_ptr(): tensor.nbytes for tensor in held}.values())
 
