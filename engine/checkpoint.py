@@ -40,13 +40,26 @@ NOTES = {
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """One line of the list of models. `fetched`: nothing needs to be brought before it can run."""
+    """One line of the list of models. `fetched`: nothing needs to be brought before it can run.
+
+    spec: its dimensions, from which follows what it needs and what of it can be chosen.
+    """
 
     id: str
     label: str
     weights: Literal["real", "random"]
     fetched: bool
-    parameters: int
+    spec: spec.Spec
+
+    @property
+    def parameters(self) -> int:
+        """Those of the text model."""
+        return self.spec.parameters.trunk
+
+    @property
+    def has_latent_attention(self) -> bool:
+        """Whether there is a form of it to choose."""
+        return any(isinstance(layer.mixer, spec.LatentAttention) for layer in self.spec.layers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,19 +141,19 @@ def available() -> list[ModelChoice]:
                 label=str(entry.get("label", model_id)),
                 weights="random" if is_random else "real",
                 fetched=is_random or _is_fetched(model_id),
-                parameters=catalogue.load(model_id).parameters.trunk,
+                spec=catalogue.load(model_id),
             )
         )
     for name, folder in _listed().items():
         read = _readable(folder)
         if read is not None:
-            choices.append(ModelChoice(name, name, "real", fetched=True, parameters=read.parameters.trunk))
+            choices.append(ModelChoice(name, name, "real", fetched=True, spec=read))
     for name in hub.ON_THE_WEB:
         here = hub.cached(hub.Name(name)) is not None
-        choices.append(ModelChoice(name, name, "real", here, catalogue.load(name).parameters.trunk))
+        choices.append(ModelChoice(name, name, "real", here, catalogue.load(name)))
     for name in random_shapes.OFFERED:
         _config, read = random_shapes.read(name)
-        choices.append(ModelChoice(name, name, "random", fetched=True, parameters=read.parameters.trunk))
+        choices.append(ModelChoice(name, name, "random", fetched=True, spec=read))
     return choices
 
 

@@ -8,7 +8,7 @@ from engine import broker
 from engine.errors import LabError
 from engine.record import FINAL_STATES, Run, RunView
 from engine.request import check
-from pages._parts import components, controls, prompt_tokens, runs, session, summary
+from pages._parts import components, controls, prompt_tokens, room, runs, session, summary
 from pages._parts.links import build_link
 from pages._parts.live_data import live_data
 from pages._parts.plain import plain
@@ -77,9 +77,9 @@ controls.seed(t, run if isinstance(run, Run) and "run" in st.query_params else N
 st.title(t("Live run"))
 st.markdown(
     t(
-        "The model reads your prompt in one pass, then writes one token (a piece of a word) a pass. Each pass is a "
-        "point on the chart: how long it took, beside what the machine could do at best and what was expected before "
-        "the run."
+        "The model reads your prompt in one pass, then writes one token (a piece of a word) a pass. Each pass "
+        "is a point on the chart: how long it took, beside what the machine could do at best and what was "
+        "expected before the run."
     )
 )
 
@@ -87,8 +87,10 @@ left, right = st.columns([4, 7], gap="large")
 with left:
     mine = lab.active_run(me)
     view = controls.draw(t, is_running=mine is not None)
+    fits = room.fits(t, view, st.session_state["prompt"], lab.machine().device)
     with st.container(horizontal=True):
-        st.button(t("Run"), type="primary", icon=":material/play_arrow:", on_click=start, disabled=mine is not None)
+        st.button(t("Run"), type="primary", icon=":material/play_arrow:", on_click=start,
+                  disabled=mine is not None or not fits)  # fmt: skip
         if going is not None:
             st.button(t("Cancel"), icon=":material/stop:", on_click=stop, args=(going.id,), disabled=mine != going.id,
                       help=None if mine == going.id else t("Only whoever started a run can cancel it."))  # fmt: skip

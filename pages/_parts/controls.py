@@ -10,6 +10,7 @@ import streamlit as st
 
 from engine import checkpoint
 from engine.errors import N_
+from engine.ledger.convention import LATENT_FORMS
 from engine.record import Run, RunRequest
 from pages._parts import misread, terms
 from pages._parts import query as query_of
@@ -115,6 +116,7 @@ def _of_request(request: RunRequest) -> View:
         min_p=request.min_p,
         seed=request.seed,
         dtype=request.dtype or View().dtype,
+        latent=request.latent,
     )
     return parse_view(to_query(view))  # a run from the command line may lie outside what the controls can hold
 
@@ -136,6 +138,7 @@ def draw(t: Words, *, is_running: bool) -> View:
     _number(right, t("Batch"), "batch", t(terms.BATCH))
     with st.expander(t("More: sampling and number format")):
         _sampling(t)
+        _latent_form(t, choices[st.session_state["model"]])
     return current()
 
 
@@ -189,3 +192,14 @@ def _sampling(t: Words) -> None:
     _number(left, "min-p", "min_p", t(terms.MIN_P), 0.05)
     right.selectbox(t("Number format"), DTYPES, key="dtype", help=t(terms.DTYPE),
                     format_func={"float32": "fp32", "bfloat16": "bf16"}.__getitem__)  # fmt: skip
+
+
+def _latent_form(t: Words, choice: checkpoint.ModelChoice) -> None:
+    """How latent attention reads its cache: a choice only where the model has it."""
+    if not choice.has_latent_attention:
+        st.session_state["latent"] = LATENT_FORMS[0]
+        return
+    labels = {"absorbed": t("absorbed"), "re-expanded": t("re-expanded")}
+    st.selectbox(
+        t("Latent attention"), LATENT_FORMS, key="latent", format_func=labels.__getitem__, help=t(terms.LATENT_FORM)
+    )

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from engine.ledger.convention import LATENT_FORMS
 from engine.record import RUN_ID_PATTERN
 from pages._parts.query import VERSION, Ends, link, number, read, write
 from pages._parts.words import LANGUAGES
@@ -34,6 +35,7 @@ class View:
     min_p: float = 0.0
     seed: int = 0
     dtype: str = "float32"
+    latent: str = LATENT_FORMS[0]
 
 
 LIMITS: dict[str, Ends] = {
@@ -57,6 +59,8 @@ def _parse(name: str, default: Any, raw: str) -> Any:
         return raw if re.fullmatch(MODEL_PATTERN, raw) and ".." not in raw else default
     if name == "dtype":
         return raw if raw in DTYPES else default
+    if name == "latent":
+        return raw if raw in LATENT_FORMS else default
     if name == "chat":
         return {"1": True, "true": True, "0": False, "false": False}.get(raw.lower(), default)
     return number(default, raw, LIMITS[name])

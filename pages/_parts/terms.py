@@ -121,3 +121,7 @@ KNEE = N_(
 )
 MEASURED_STEPS = N_("Steps of this engine, timed here: the median of the samples.")
 MEASURED_ROWS = N_("The product timed here by this engine's own layer: the median of its samples.")
+LATENT_FORM = N_(
+    "Absorbed: each step turns its queries into the cache's compressed form and reads the cache as it is. Re-expanded: "
+    "each step makes keys and values of every position anew, which moves many more bytes for the same result."
+)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.ledger.convention import LATENT_FORMS
 from engine.record import RunRequest
 from engine.request import check
 from pages._parts.links import DTYPES, LIMITS, View, build_link, parse_language, parse_run, parse_view, to_query
@@ -22,6 +23,7 @@ views = st.builds(
     model=st.from_regex(r"[A-Za-z0-9._-]{1,40}", fullmatch=True).filter(lambda name: ".." not in name),
     chat=st.booleans(),
     dtype=st.sampled_from(DTYPES),
+    latent=st.sampled_from(LATENT_FORMS),
     **{
         name: st.integers(int(low), int(high)) if isinstance(getattr(View(), name), int) else st.floats(low, high)
         for name, (low, high) in LIMITS.items()
