@@ -17,6 +17,7 @@ Sources: "Asynchronous execution" in PyTorch's CUDA semantics notes, and the ref
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from time import perf_counter_ns
 from typing import Protocol, TypeVar
 
@@ -88,6 +89,59 @@ class CudaClock:
             self._end.synchronize()
             host_ns = perf_counter_ns() - started
         return result, round(self._start.elapsed_time(self._end) * 1e6), host_ns
+
+
+class CpuMarks:
+    """Moments of work that is done when the call returns."""
+
+    def __init__(self) -> None:
+        self._times: list[int] = []
+
+    def mark(self) -> None:
+        """Note this moment."""
+        self._times.append(perf_counter_ns())
+
+    def gaps_ns(self) -> list[int]:
+        """The time between each mark and the next."""
+        return [later - earlier for earlier, later in pairwise(self._times)]
+
+
+class CudaMarks:
+    """Moments in the device's queue: events between the kernels, which nobody waits for until all is queued.
+
+    Synchronised steps (`CudaClock`) include the device's idle time until the host has seen the end of one and begun the
+    next; between marks there is none as long as the host is ahead.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._events: list[torch.cuda.Event] = []
+
+    def mark(self) -> None:
+        """Note the moment at which the device has done what was queued until now."""
+        with torch.cuda.device(self._device):
+            event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            event.record(torch.cuda.current_stream())
+        self._events.append(event)
+
+    def gaps_ns(self) -> list[int]:
+        """Wait for the last mark; the device's time between each mark and the next."""
+        self._events[-1].synchronize()
+        return [round(earlier.elapsed_time(later) * 1e6) for earlier, later in pairwise(self._events)]
+
+
+def marks_for(device: str | torch.device) -> CpuMarks | CudaMarks:
+    """Marks for work that runs freely on a device.
+
+    Raises:
+        LabError: the lab has none for this kind of device.
+    """
+    found = torch.device(device)
+    if found.type == "cpu":
+        return CpuMarks()
+    if found.type == "cuda":
+        return CudaMarks(found)
+    raise LabError("Steps can run freely on cpu and cuda; on {device} each is waited for.", device=str(device))
 
 
 def clock_for(device: str | torch.device) -> Clock:

@@ -53,6 +53,13 @@ class Attention:
 
     def __call__(self, x: Tensor, step: Step, cache: LayerViews) -> Tensor:
         """[B*T, h] -> [B*T, h]; this step's keys and values are written to the cache on the way."""
+        queries, keys_values = self.project(x, step)
+        ops.write_cache_(cache.new, keys_values)
+        attend = ops.decode_attention if step.tokens == 1 else ops.prefill_attention
+        return self.out(attend(queries, cache.keys, cache.values))
+
+    def project(self, x: Tensor, step: Step) -> tuple[Tensor, Tensor]:
+        """Queries [B, T, Hq, d], and key heads then value heads [B, T, 2*Hkv, d], normed and turned."""
         heads = self.qkv(x).view(step.batch, step.tokens, -1, self.head_dim)
         queries, keys_values = heads[:, :, : self.heads], heads[:, :, self.heads :]
         if self.q_norm is not None and self.k_norm is not None:
@@ -61,9 +68,7 @@ class Attention:
             keys.copy_(ops.rms_norm(keys, self.k_norm, self.eps))
         # Query and key heads lie next to each other, and so do key and value heads: one call for each pair.
         ops.rotate_heads_(heads[:, :, : self.heads + self.kv_heads], step.cos, step.signed_sin)
-        ops.write_cache_(cache.new, keys_values)
-        attend = ops.decode_attention if step.tokens == 1 else ops.prefill_attention
-        return self.out(attend(queries, cache.keys, cache.values))
+        return queries, keys_values
 
     @property
     def tensors(self) -> list[Tensor]:

@@ -1,0 +1,92 @@
+"""One decode step as a CUDA graph: its kernels are recorded once and started together ever after.
+
+Eager, a step of a small model is hundreds of launches of a few microseconds, and the device waits for them. A graph
+is one launch, but everything in it has to be the same each time: shapes, addresses, and what Python decided. So the
+step is written with the position as a number on the device: keys and values are put in their place by index, and
+attention reads every place of the cache, those not yet filled masked out. (That reads more than `ledger.decode` counts:
+all positions the cache was made for, and not those filled.)
+
+Capture follows "CUDA Graphs" in PyTorch's notes on CUDA semantics: a few runs on a side stream first, so that what is
+set up once (library handles, workspaces) is not recorded; then the recording, which runs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name PyTorch's own documentation gives it
+from torch import Tensor
+
+from engine.model import ops
+from engine.model.attention import Attention, Step
+
+if TYPE_CHECKING:
+    from engine.model.decoder import Decoder
+
+_RUNS_BEFORE_CAPTURE = 3
+
+
+class StaticStep:
+    """A dense decoder's decode step in which nothing changes but numbers on the device. Runs anywhere, eagerly too.
+
+    ids: [B], the tokens to add. position: [1], where they go.
+    """
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        self._kv = decoder.cache.storage
+        device, batch = decoder.device, decoder.cache.batch
+        self.ids = torch.zeros(batch, dtype=torch.long, device=device)
+        self.position = torch.full((1,), decoder.cache.length, dtype=torch.long, device=device)
+        self._places = torch.arange(decoder.cache.positions, device=device)
+
+    def __call__(self) -> Tensor:
+        """Logits of the new position, [B, V], fp32."""
+        decoder, eps = self._decoder, self._decoder.spec.norm.eps
+        cos, signed_sin = (table.index_select(0, self.position) for table in decoder._rotary.tables)
+        step = Step(len(self.ids), 1, cos, signed_sin)
+        seen = self._places <= self.position
+        x = ops.embed(self.ids, decoder._embedding)
+        for layer, kv in zip(decoder._layers, self._kv.unbind(0), strict=True):
+            attended = self._attend(layer.attention, ops.rms_norm(x, layer.input_norm, eps), step, kv, seen)
+            x = ops.add_residual_(x, attended)
+            x = ops.add_residual_(x, layer.mlp(ops.rms_norm(x, layer.post_attention_norm, eps)))
+        return decoder._logits(x)
+
+    def _attend(self, part: Attention, x: Tensor, step: Step, kv: Tensor, seen: Tensor) -> Tensor:
+        """[B, h] -> [B, h], over all places of `kv` [2, B, Hkv, positions, d] that are `seen` [positions]."""
+        queries, keys_values = part.project(x, step)
+        new = torch.unflatten(keys_values, 2, (2, part.kv_heads)).permute(2, 0, 3, 1, 4)  # [2, B, Hkv, 1, d]
+        kv.index_copy_(3, self.position, new)
+        groups = queries.reshape(step.batch, part.kv_heads, -1, part.head_dim)
+        return part.out(F.scaled_dot_product_attention(groups, kv[0], kv[1], attn_mask=seen).flatten(1))
+
+
+class DecodeGraph:
+    """A captured step, for one batch and one cache. Its logits are overwritten by the next step."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._cache = decoder.cache
+        self._step = StaticStep(decoder)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.device(decoder.device):
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                for _ in range(_RUNS_BEFORE_CAPTURE):
+                    self._step()  # writes the new position's place, which the first replay writes again
+            torch.cuda.current_stream().wait_stream(side)
+            with torch.cuda.graph(self._graph):
+                self._logits = self._step()
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        """Add one token to every sequence, ids [B] -> logits [B, V]. Returns before the device is done.
+
+        Raises:
+            LabError: the cache is full.
+        """
+        self._step.position.fill_(self._cache.take(1))
+        self._step.ids.copy_(ids)
+        self._graph.replay()
+        return self._logits
