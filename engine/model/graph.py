@@ -46,7 +46,7 @@ class StaticStep:
         decoder, eps = self._decoder, self._decoder.spec.norm.eps
         cos, signed_sin = (table.index_select(0, self.position) for table in decoder._rotary.tables)
         step = Step(len(self.ids), 1, cos, signed_sin)
-        seen = self._places <= self.position
+        seen = (self._places <= self.position)[None]
         x = ops.embed(self.ids, decoder._embedding)
         for layer, kv in zip(decoder._layers, self._kv.unbind(0), strict=True):
             attended = self._attend(layer.attention, ops.rms_norm(x, layer.input_norm, eps), step, kv, seen)
@@ -55,7 +55,7 @@ class StaticStep:
         return decoder._logits(x)
 
     def _attend(self, part: Attention, x: Tensor, step: Step, kv: Tensor, seen: Tensor) -> Tensor:
-        """[B, h] -> [B, h], over all places of `kv` [2, B, Hkv, positions, d] that are `seen` [positions]."""
+        """[B, h] -> [B, h], over all places of `kv` [2, B, Hkv, positions, d] that are `seen` [1, positions]."""
         queries, keys_values = part.project(x, step)
         new = torch.unflatten(keys_values, 2, (2, part.kv_heads)).permute(2, 0, 3, 1, 4)  # [2, B, Hkv, 1, d]
         kv.index_copy_(3, self.position, new)
@@ -71,7 +71,7 @@ class DecodeGraph:
         self._step = StaticStep(decoder)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(decoder.device):
-            side = torch.cuda.Stream()
+            side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
                 for _ in range(_RUNS_BEFORE_CAPTURE):
