@@ -1,0 +1,44 @@
+"""A decode step replayed from a graph: the eager step's logits, from the first step on and after the next prompt."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from engine.free_run import free_run
+from engine.model import load
+from engine.model.decoder import Decoder
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+PROMPT = list(range(1, 40))
+
+
+@pytest.fixture(scope="module")
+def model() -> Decoder:
+    found = load("tiny-3.7m", device="cuda", max_tokens=64)
+    assert isinstance(found, Decoder)
+    return found
+
+
+def logits(model: Decoder, ids: torch.Tensor) -> list[torch.Tensor]:
+    return [model.prefill(ids, positions=64).cpu(), *(model.decode(ids[:, step]).cpu() for step in range(8))]
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_a_replayed_step_is_the_eager_step(model: Decoder, batch: int) -> None:
+    ids = torch.tensor([PROMPT[step:] + PROMPT[:step] for step in range(batch)], device="cuda")
+    model.use_graphs(False)
+    eager = logits(model, ids)
+    model.use_graphs()
+    for _ in range(2):  # captured, and then replayed behind a new prompt in the same cache
+        for expected, got in zip(eager, logits(model, ids), strict=True):
+            assert (expected - got).abs().max() / expected.abs().max() < 1e-3
+    model.use_graphs(False)
+
+
+def test_a_graph_writes_what_eager_steps_write(model: Decoder) -> None:
+    model.use_graphs(False)
+    eager = free_run(model, PROMPT, max_new_tokens=20)
+    model.use_graphs()
+    assert free_run(model, PROMPT, max_new_tokens=20).token_ids == eager.token_ids
+    model.use_graphs(False)
