@@ -14,7 +14,7 @@ from engine.ceilings import Ceilings, DeviceFacts
 from engine.errors import Sentence
 from engine.record import RUN_ID_PATTERN, SCHEMA, FinalState, Flag, Probe
 
-Kind = Literal["shape", "sweep"]
+Kind = Literal["shape", "sweep", "lookup", "levers"]
 State = FinalState | Literal["running"]
 
 

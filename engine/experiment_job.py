@@ -89,22 +89,12 @@ class ExperimentInProgress(ABC):
         """Everything before the clock: checks, memory, ceilings, and every point's prediction, in order."""
 
     @abstractmethod
-    def _sample(self, number: int) -> float:
-        """Time point `number` once, in nanoseconds."""
-
-    @abstractmethod
-    def _spread(self, number: int) -> float:
-        """The spread of the ceiling under point `number`."""
+    def _rounds(self, points: list[Timed], told: Callable[[Sentence, float | None], None]) -> None:
+        """Time the points, each as often as there is time for."""
 
     @abstractmethod
     def _record(self, state: FinalState | str, error: Sentence | None) -> AnyRecord:
         """The record with the points as they are."""
-
-    def _estimate_ns(self, points: list[Timed], number: int) -> float:
-        """About how long point `number` will take, from the one before it."""
-        before = points[number - 1].time_ns if number else None
-        now = points[number].predicted_ns.measured_roof
-        return now if before is None else before * max(1.0, now / points[number - 1].predicted_ns.measured_roof)
 
     # ---- the clock -------------------------------------------------------------------------------
 
@@ -113,8 +103,7 @@ class ExperimentInProgress(ABC):
         self._teller.state("running")
         before_ns, neighbours = probe(self._device), Neighbours()
         told = self._teller.progress("running")
-        count = self._first_round(points, told)
-        self._further_rounds(points[:count], told)
+        self._rounds(points, told)
         other_cores, after_ns = neighbours.other_cores(), probe(self._device)
         self._probe = Probe(
             before_ns=before_ns,
@@ -123,6 +112,33 @@ class ExperimentInProgress(ABC):
             moved=probe_moved(before_ns, after_ns),
             other_cores=other_cores,
         )
+
+    def _say(self, *, always: bool = False) -> None:
+        if always or monotonic() > self._said_at + SAYING_S:
+            self._teller.recorded(self._record("running", None))
+            self._said_at = monotonic()
+
+
+class PointByPoint(ExperimentInProgress):
+    """An experiment whose points can be timed in any order, again and again."""
+
+    @abstractmethod
+    def _sample(self, number: int) -> float:
+        """Time point `number` once, in nanoseconds."""
+
+    @abstractmethod
+    def _spread(self, number: int) -> float:
+        """The spread of the ceiling under point `number`."""
+
+    def _estimate_ns(self, points: list[Timed], number: int) -> float:
+        """About how long point `number` will take, from the one before it."""
+        before = points[number - 1].time_ns if number else None
+        now = points[number].predicted_ns.measured_roof
+        return now if before is None else before * max(1.0, now / points[number - 1].predicted_ns.measured_roof)
+
+    def _rounds(self, points: list[Timed], told: Callable[[Sentence, float | None], None]) -> None:
+        count = self._first_round(points, told)
+        self._further_rounds(points[:count], told)
 
     def _first_round(self, points: list[Timed], told: Callable[[Sentence, float | None], None]) -> int:
         """Every point once, in order; returns how many were worth their time."""
@@ -158,8 +174,3 @@ class ExperimentInProgress(ABC):
         point.time_ns, point.spread, point.samples = timing.time_ns, timing.spread, len(samples)
         point.flags = flags(timing.time_ns, point.predicted_ns, self._spread(number))
         self._say()
-
-    def _say(self, *, always: bool = False) -> None:
-        if always or monotonic() > self._said_at + SAYING_S:
-            self._teller.recorded(self._record("running", None))
-            self._said_at = monotonic()

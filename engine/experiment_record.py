@@ -17,14 +17,16 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from engine.errors import LabError
 from engine.experiment import Experiment, Timed
+from engine.levers import LeversRecord
+from engine.lookups import LookupPoint, LookupRecord, LookupRequest
 from engine.record import SCHEMA, now
 from engine.shapes import ShapePoint, ShapeRecord, ShapeRequest
 from engine.sweeps import SweepPoint, SweepRecord, SweepRequest
 
-Request = Annotated[ShapeRequest | SweepRequest, Field(discriminator="kind")]
-Record = Annotated[ShapeRecord | SweepRecord, Field(discriminator="kind")]
-AnyRecord = ShapeRecord | SweepRecord
-AnyRequest = ShapeRequest | SweepRequest
+Request = Annotated[ShapeRequest | SweepRequest | LookupRequest, Field(discriminator="kind")]
+Record = Annotated[ShapeRecord | SweepRecord | LookupRecord | LeversRecord, Field(discriminator="kind")]
+AnyRecord = ShapeRecord | SweepRecord | LookupRecord | LeversRecord
+AnyRequest = ShapeRequest | SweepRequest | LookupRequest
 
 _RECORDS: TypeAdapter[AnyRecord] = TypeAdapter(Record)
 MAX_FILE_BYTES = 4_000_000
@@ -104,12 +106,21 @@ def _check(record: AnyRecord) -> None:
     if record.ceilings is not None and not record.ceilings.bandwidth:
         raise LabError("The experiment's ceilings hold no read bandwidth, so that nothing can be compared with them.")
     for point in record.points:
-        at = point.rows if isinstance(point, ShapePoint) else point.value
+        at = _at(point)
         times = [point.predicted_ns.measured_roof, point.time_ns or 1.0]
         if point.moved_bytes == 0 or point.flops == 0 or not all(0 < each < MOST_NS for each in times):
             raise LabError("The point at {at} has a time or an amount that no machine can have.", at=at)
     if isinstance(record, ShapeRecord):
         _check_counts(record)
+
+
+def _at(point: Timed) -> int:
+    """What tells a point from the others of its record."""
+    if isinstance(point, ShapePoint):
+        return point.rows
+    if isinstance(point, SweepPoint):
+        return point.value
+    return point.context if isinstance(point, LookupPoint) else 0
 
 
 def _check_counts(record: ShapeRecord) -> None:
@@ -145,6 +156,8 @@ def _row(record: AnyRecord, point: Timed) -> dict[str, object]:
         row |= {"rows": point.rows}
     elif isinstance(point, SweepPoint):
         row |= {name: getattr(point, name) for name in ("value", "phase", "batch", "tokens", "context")}
+    elif isinstance(point, LookupPoint):
+        row |= {name: getattr(point, name) for name in ("drafted", "kept", "context", "again")}
     return row | {
         "time_ns": point.time_ns,
         "spread": point.spread if point.time_ns is not None else None,

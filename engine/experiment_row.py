@@ -6,10 +6,12 @@ from pydantic import BaseModel
 
 from engine.experiment import Kind
 from engine.experiment_record import AnyRecord, imported_at
+from engine.shapes import ShapeRequest
+from engine.sweeps import SweepRequest
 
 
 class ExperimentRow(BaseModel):
-    """One experiment in a list. what: its matrix, or the axis of its sweep."""
+    """One experiment in a list. what: its matrix, or the axis of its sweep. belongs_to: a forecast or a run."""
 
     id: str
     created_at: str
@@ -20,6 +22,7 @@ class ExperimentRow(BaseModel):
     format: str = ""
     device: str | None = None
     points: int = 0
+    belongs_to: str = ""
     imported: bool = False
 
     @classmethod
@@ -32,9 +35,17 @@ class ExperimentRow(BaseModel):
             kind=record.kind,
             state=record.state,
             model=request.model,
-            what=request.matrix if request.kind == "shape" else request.axis,
-            format=request.weights if request.kind == "shape" else request.dtype or "",
+            what=_what(record),
+            format=request.weights if isinstance(request, ShapeRequest) else getattr(request, "dtype", None) or "",
+            belongs_to=getattr(request, "forecast", "") or getattr(request, "run", ""),
             device=record.device.name if record.device else None,
             points=sum(1 for point in record.points if point.time_ns is not None),
             imported=imported_at(record) is not None,
         )
+
+
+def _what(record: AnyRecord) -> str:
+    asked = record.request
+    if isinstance(asked, ShapeRequest):
+        return asked.matrix
+    return asked.axis if isinstance(asked, SweepRequest) else asked.kind

@@ -8,11 +8,18 @@ from engine import __version__
 from engine.ceilings import Ceilings
 from engine.errors import Sentence
 from engine.experiment_record import AnyRecord, AnyRequest
+from engine.lookups import LookupRecord
 from engine.protocol import ExperimentJob
 from engine.record import FinalState, Progress, now
-from engine.shapes import ShapeRecord, ShapeRequest
+from engine.shapes import ShapeRecord
 from engine.sweeps import SweepRecord
 from engine.tasks import Task, TaskState
+
+RECORDS: dict[str, type[ShapeRecord] | type[SweepRecord] | type[LookupRecord]] = {
+    "shape": ShapeRecord,
+    "sweep": SweepRecord,
+    "lookup": LookupRecord,
+}
 
 
 class ExperimentView(BaseModel):
@@ -67,8 +74,7 @@ class ExperimentTask(Task):
                 return self._record.model_copy(update={"state": state, "error": error})
         kept = {"id": self.id, "state": state, "created_at": self.created_at, "package_version": __version__}
         values = {"schema": 1, **kept, "request": self.request, "error": error}
-        kind = ShapeRecord if isinstance(self.request, ShapeRequest) else SweepRecord
-        return kind.model_validate(values)
+        return RECORDS[self.request.kind].model_validate(values)
 
     def kept(self, record: AnyRecord, notice: Sentence | None) -> None:
         """It has ended; `notice` says why it could not be stored, if it could not."""

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
 
-from engine import catalogue, checkpoint, matrices, shapes, sweeps
+from engine import catalogue, checkpoint, lookups, matrices, shapes, sweeps
 from engine.desk import Desk
 from engine.errors import LabError
 from engine.experiment import Kind
@@ -17,6 +17,7 @@ from engine.experiment_row import ExperimentRow
 from engine.experiment_task import ExperimentTask, ExperimentView
 from engine.shapes import ShapeRequest
 from engine.store import Store
+from engine.sweeps import SweepRequest
 
 KEPT = 32
 
@@ -141,5 +142,8 @@ class Experiments:
             matrices.check_format(request.weights)
             matrices.named(catalogue.load(request.model), request.matrix)
         else:
-            sweeps.check(request)
+            if isinstance(request, SweepRequest):
+                sweeps.check(request)
+            else:
+                lookups.check(request)
             checkpoint.require(request.model, allow_paths=self._allow_paths)

@@ -13,7 +13,7 @@ from engine import device as devices
 from engine.clock import clock_for
 from engine.errors import Sentence
 from engine.experiment import Timed, general
-from engine.experiment_job import ExperimentInProgress
+from engine.experiment_job import PointByPoint
 from engine.experiment_record import AnyRecord
 from engine.matrices import FORMATS, Matrix
 from engine.measure import SAMPLE_NS, repetitions
@@ -25,7 +25,7 @@ WARM_UP_NS = 5e8
 """A call shorter than this is made once untimed before its first sample: kernels are chosen, outputs allocated."""
 
 
-class ShapeInProgress(ExperimentInProgress):
+class ShapeInProgress(PointByPoint):
     """One matrix and its points so far."""
 
     _matrix: Matrix | None = None

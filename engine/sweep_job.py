@@ -21,7 +21,7 @@ from engine.clock import clock_for
 from engine.errors import N_, LabError, Sentence
 from engine.expected import Prediction, predictor
 from engine.experiment import Predicted, Timed
-from engine.experiment_job import ExperimentInProgress
+from engine.experiment_job import PointByPoint
 from engine.experiment_record import AnyRecord
 from engine.hybrid_cache import State
 from engine.model import Model
@@ -35,7 +35,7 @@ DECODES = 3
 FILLING = 0.01
 
 
-class SweepInProgress(ExperimentInProgress):
+class SweepInProgress(PointByPoint):
     """One sweep and its points so far."""
 
     _facts: ModelFacts | None = None
@@ -65,7 +65,7 @@ class SweepInProgress(ExperimentInProgress):
         cases = self._what_fits(source, self._cases(source.spec), format_)
         self._teller.state("loading")
         self._model = self._bench.model(source, self._device, self._dtype)
-        self._facts = _facts(source, self._dtype)
+        self._facts = model_facts(source, self._dtype)
         self._ceilings = self._bench.ceilings(self._device, source.spec, format_, self._job.ceilings, self._teller)
         self._points = self._predict(source.spec, cases, format_)
         generator = torch.Generator().manual_seed(0)
@@ -195,7 +195,7 @@ def _point(case: dict[str, int], phase: str, predicted: Prediction) -> SweepPoin
             "phase": phase,
             "flops": step.flops,
             "moved_bytes": step.bytes.total,
-            "bytes": StepBytes(**step.bytes.as_dict()),
+            "bytes": StepBytes(**step.bytes.as_dict(), **step.shares),
             "working_set_bytes": step.working_set_bytes,
             "predicted_ns": Predicted(
                 datasheet=lines.datasheet, measured_roof=lines.measured_roof, expected=lines.expected
@@ -204,7 +204,8 @@ def _point(case: dict[str, int], phase: str, predicted: Prediction) -> SweepPoin
     )
 
 
-def _facts(source: Source, dtype: str) -> ModelFacts:
+def model_facts(source: Source, dtype: str) -> ModelFacts:
+    """Which weights ran, as a record says it."""
     format_ = DTYPES[dtype]
     return ModelFacts(
         id=source.id,

@@ -20,12 +20,12 @@ from engine.bench import DEMO_MODEL, Bench
 from engine.errors import N_, LabError, Sentence
 from engine.experiment_job import ExperimentInProgress
 from engine.experiment_record import AnyRecord
+from engine.lookup_job import LookupInProgress
 from engine.measure import Stopped
 from engine.protocol import CalibrateJob, ExperimentJob, FetchJob, Finished, Job, Ready, RunJob
 from engine.record import Run
 from engine.run_job import RunInProgress
 from engine.shape_job import ShapeInProgress
-from engine.shapes import ShapeRequest
 from engine.sweep_job import SweepInProgress
 from engine.tell import Teller
 
@@ -97,8 +97,12 @@ class Workshop:
         if isinstance(job, RunJob):
             return RunInProgress(job, self._bench, teller)
         if isinstance(job, ExperimentJob):
-            kind = ShapeInProgress if isinstance(job.request, ShapeRequest) else SweepInProgress
-            return kind(job, self._bench, teller)
+            kinds: dict[str, type[ExperimentInProgress]] = {
+                "shape": ShapeInProgress,
+                "sweep": SweepInProgress,
+                "lookup": LookupInProgress,
+            }
+            return kinds[job.request.kind](job, self._bench, teller)
         return None
 
     def _prepare(self) -> None:

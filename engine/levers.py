@@ -1,0 +1,423 @@
+"""What would make a run faster, and by how much: every lever predicted from the run's own ceilings, before any run.
+
+A forecast is a record of its own: it is stored first, and a run that pulls a lever names it. Knows no torch.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from typing import Any, Literal
+
+from pydantic import Field
+
+from engine import __version__, catalogue, hardware, ledger, lookup, request, roofline
+from engine.ceilings import Ceilings
+from engine.errors import N_, LabError, Sentence
+from engine.expected import Predictor, predictor
+from engine.experiment import Experiment, Part, Timed
+from engine.ledger import PLAIN_BYTES, Formats
+from engine.predict import roof_of
+from engine.random_shapes import PREFIX
+from engine.random_shapes import read as read_random
+from engine.record import Run, RunRequest, new_run_id, now
+from engine.roofline import Roof
+from engine.spec import Spec
+
+BATCH = 8
+DRAFTS = 5
+FORMATS = ("bf16", "int8", "int4")
+CARD = "h100-sxm"
+DENSE, MIXTURE, HYBRID = "Qwen/Qwen3-32B", "Qwen/Qwen3-30B-A3B", "Qwen/Qwen3.8-27B"
+LONG_CONTEXT, MANY = 32_768, 8
+
+Kind = Literal["weights", "kv", "batch", "context", "lookup", "device", "mixture", "hybrid"]
+
+
+class Foretold(Part):
+    """A decode step and the tokens a second of all sequences, predicted."""
+
+    step_ns: float = Field(gt=0)
+    tokens_per_s: float = Field(gt=0)
+
+
+class Lever(Part):
+    """One lever. `request` is what pulls it here; None where it can only be predicted.
+
+    gain: predicted tokens a second over the base's own prediction. drafts: tokens checked a pass, for lookup.
+    """
+
+    name: str
+    kind: Kind
+    what: Sentence
+    rests_on: Sentence
+    predicted: Foretold
+    gain: float = Field(gt=0)
+    request: RunRequest | None = None
+    drafts: int = 0
+    foretold_passes: int | None = None
+    foretold_acceptance: float | None = None
+
+
+class LeversRequest(Part):
+    """The run whose levers are asked about."""
+
+    kind: Literal["levers"] = "levers"
+    model: str
+    run: str
+    device: str | None = None
+
+
+class LeversRecord(Experiment):
+    """A forecast: what each lever is predicted to give. base: the run's own step, predicted likewise."""
+
+    kind: Literal["levers"] = "levers"
+    request: LeversRequest
+    base: Foretold
+    base_measured: Foretold
+    levers: list[Lever] = Field(default_factory=list)
+    points: list[Timed] = Field(default_factory=list)
+
+
+class _Base:
+    """A run with decode steps and what predicts them."""
+
+    def __init__(self, run: Run) -> None:
+        decodes = [step for step in run.steps if step.phase == "decode"]
+        if not decodes or run.ceilings is None or run.model is None or run.prompt is None:
+            raise LabError("Run {id} has no decode step to improve; choose a run that wrote a few tokens.", id=run.id)
+        self.run = run
+        self.ceilings: Ceilings = run.ceilings
+        self.prompt_ids = run.prompt.token_ids
+        self.weights, self.kv = run.model.weight_format, run.model.kv_format
+        self.plain = request.DTYPES.get(run.model.dtype, "fp32")
+        self.spec = spec_of(run.request.model, dict(run.model.config))
+        middle = sorted(decodes, key=lambda step: step.context)[len(decodes) // 2]
+        self.context, self.batch = middle.context, run.request.batch
+        self.step_ns = statistics.median(step.predicted_ns.expected for step in decodes)
+        self.measured_ns = statistics.median(step.time_ns for step in decodes)
+
+    @property
+    def formats(self) -> Formats:
+        """What the run held, as the ledger names it."""
+        return self.formats_with(self.weights, self.kv)
+
+    def formats_with(self, weights: str, kv: str) -> Formats:
+        """The same with other formats; what is never quantised stays in what the run computed in."""
+        return Formats(weights, kv, plain=None if weights in PLAIN_BYTES else self.plain)
+
+    def lines(self, *, batch: int | None = None) -> Predictor:
+        """The predictor of the run's own formats."""
+        return predictor(self.spec, self.ceilings, None, self.formats, batch or self.batch)
+
+    def foretold(self, step_ns: float, *, batch: int | None = None) -> Foretold:
+        """A step and its tokens a second."""
+        return Foretold(step_ns=step_ns, tokens_per_s=(batch or self.batch) / step_ns * 1e9)
+
+    def bandwidth_at(self, working_set_bytes: float) -> float:
+        """This machine's bandwidth for a step of that size, in bytes/s."""
+        return self.ceilings.bandwidth_at(working_set_bytes)
+
+
+def spec_of(model: str, config: dict[str, Any]) -> Spec:
+    """The dimensions of a run's model: from the catalogue, from its random name, or from the config it recorded.
+
+    Raises:
+        LabError: none of these can be read.
+    """
+    from engine import spec as specs
+
+    if model in catalogue.ids():
+        return catalogue.load(model)
+    return read_random(model)[1] if model.startswith(PREFIX) else specs.read(config)
+
+
+def forecast(run: Run) -> LeversRecord:
+    """Every lever of a run, predicted now.
+
+    Raises:
+        LabError: the run has no decode step, or no ceilings to predict from.
+    """
+    base = _Base(run)
+    own = base.foretold(base.step_ns)
+    levers = [
+        *_weights(base),
+        *_kv(base),
+        _batch(base),
+        *_context(base),
+        *_lookup(base),
+        *_device(base),
+        *_others(base),
+    ]
+    for lever in levers:
+        if lever.kind not in ("device", "mixture", "hybrid"):
+            lever.gain = lever.predicted.tokens_per_s / own.tokens_per_s
+    return LeversRecord(
+        schema=1,
+        id=new_run_id(),
+        state="done",
+        created_at=now(),
+        package_version=__version__,
+        device=run.device,
+        request=LeversRequest(model=run.request.model, run=run.id),
+        base=own,
+        base_measured=base.foretold(base.measured_ns),
+        levers=levers,
+    )
+
+
+def _asked(base: _Base, **changes: object) -> RunRequest | None:
+    """The run with these changes, if this engine can run it."""
+    asked = base.run.request.model_copy(update=changes)
+    try:
+        request.check(asked)
+    except LabError:
+        return None
+    return asked
+
+
+def _by_bytes(base: _Base, formats: Formats) -> float:
+    """The base's step less the time of the bytes that are no longer read, at this machine's bandwidth."""
+    before = ledger.decode(base.spec, base.context, batch=base.batch, formats=base.formats)
+    after = ledger.decode(base.spec, base.context, batch=base.batch, formats=formats)
+    read = before.bytes.total / base.bandwidth_at(before.working_set_bytes)
+    then = after.bytes.total / base.bandwidth_at(after.working_set_bytes)
+    return float(max(then * 1e9, base.step_ns - (read - then) * 1e9))
+
+
+def _weights(base: _Base) -> list[Lever]:
+    found = []
+    for format_ in FORMATS:
+        if format_ == base.weights:
+            continue
+        asked = _asked(base, weights=format_) or (_asked(base, dtype="bfloat16") if format_ == "bf16" else None)
+        kv = base.kv if asked is None or asked.dtype != "bfloat16" else "bf16"
+        plain = base.formats_with(format_, kv)
+        found.append(
+            Lever(
+                name=f"weights-{format_}",
+                kind="weights",
+                what=Sentence(template=N_("Weights in {format}"), params={"format": format_}),
+                rests_on=Sentence(
+                    template=N_("The step without the time of the bytes that are no longer read: the kernel for the "
+                                "new format may be slower or faster than that.")
+                ),
+                predicted=base.foretold(_by_bytes(base, plain)),
+                gain=1.0,
+                request=asked,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _kv(base: _Base) -> list[Lever]:
+    found = []
+    for format_ in ("bf16", "int8"):
+        asked = _asked(base, kv=format_)
+        if format_ == base.kv or (asked is not None and asked.dtype is None and base.run.request.dtype is None):
+            continue
+        found.append(
+            Lever(
+                name=f"kv-{format_}",
+                kind="kv",
+                what=Sentence(template=N_("KV cache in {format}"), params={"format": format_}),
+                rests_on=Sentence(template=N_("Only the cache shrinks, and at this context it is a small part.")),
+                predicted=base.foretold(_by_bytes(base, base.formats_with(base.weights, format_))),
+                gain=1.0,
+                request=asked,
+            )
+        )
+    return found
+
+
+def _batch(base: _Base) -> Lever:
+    batch = BATCH if base.batch < BATCH else 2 * base.batch
+    step_ns = base.lines(batch=batch).decode(base.context).predicted_ns.expected
+    return Lever(
+        name=f"batch-{batch}",
+        kind="batch",
+        what=Sentence(template=N_("A batch of {batch}"), params={"batch": batch}),
+        rests_on=Sentence(
+            template=N_("The sequences share each reading of the weights. More tokens a second in all, not for one "
+                        "reader.")
+        ),
+        predicted=base.foretold(step_ns, batch=batch),
+        gain=1.0,
+        request=_asked(base, batch=batch),
+    )  # fmt: skip
+
+
+def _context(base: _Base) -> list[Lever]:
+    """Half of the prompt: its later half, which is what the answer goes on from."""
+    words = base.run.request.prompt
+    if len(base.prompt_ids) < 16:
+        return []
+    shorter = base.context - len(base.prompt_ids) // 2
+    step_ns = base.lines().decode(shorter).predicted_ns.expected
+    return [
+        Lever(
+            name="context-half",
+            kind="context",
+            what=Sentence(template=N_("Half of the prompt, a context of {context}"), params={"context": shorter}),
+            rests_on=Sentence(template=N_("Fewer positions to attend and to read; the weights stay what they are.")),
+            predicted=base.foretold(step_ns),
+            gain=1.0,
+            request=_asked(base, prompt=words[len(words) // 2 :]),
+        )
+    ]
+
+
+def check_ns(lines: Predictor, rows: int, context: int) -> float:
+    """One reading of the weights that checks `rows` tokens, the last of them at `context` positions.
+
+    That of a prompt of so many tokens, and what the positions before it add to a decode step.
+    """
+    whole: float = lines.decode(context).predicted_ns.expected
+    if rows == 1:
+        return whole
+    alone: float = lines.prefill(rows).predicted_ns.expected
+    short: float = lines.decode(rows).predicted_ns.expected
+    return alone + max(0.0, whole - short)
+
+
+def _lookup(base: _Base) -> list[Lever]:
+    run = base.run
+    if run.request.temperature > 0 or base.batch > 1 or len(run.output.token_ids) < 3:
+        return []
+    checks = lookup.foretell(base.prompt_ids, run.output.token_ids, DRAFTS)
+    lines = base.lines()
+    total_ns = sum(check_ns(lines, check.rows, check.context) for check in checks)
+    tokens = sum(check.gained for check in checks)
+    return [
+        Lever(
+            name="lookup",
+            kind="lookup",
+            what=Sentence(
+                template=N_("Speculative decoding: up to {drafts} tokens looked up in the text and checked at once"),
+                params={"drafts": DRAFTS},
+            ),
+            rests_on=Sentence(
+                template=N_("The answer is known, so the checks are too: {passes} readings for {tokens} tokens. A "
+                            "check of several rows costs more than a step where the machine has no flat start."),
+                params={"passes": len(checks), "tokens": tokens},
+            ),
+            predicted=Foretold(step_ns=total_ns / tokens, tokens_per_s=tokens / total_ns * 1e9),
+            gain=1.0,
+            request=run.request,
+            drafts=DRAFTS,
+            foretold_passes=len(checks),
+            foretold_acceptance=lookup.acceptance(checks),
+        )
+    ]  # fmt: skip
+
+
+# ---- predicted only ------------------------------------------------------------------------------
+
+
+def _device(base: _Base) -> list[Lever]:
+    """The lesson's card, by its data sheet."""
+    card = hardware.load(CARD)
+    try:
+        roof = roof_of(card, base.formats)[0]
+    except LabError:
+        return []
+    step = ledger.decode(base.spec, base.context, batch=base.batch, formats=base.formats)
+    predicted = base.foretold(roofline.floor_ns(step, roof))
+    return [
+        Lever(
+            name=CARD,
+            kind="device",
+            what=Sentence(template=N_("Another device: {device}"), params={"device": card.name}),
+            rests_on=Sentence(
+                template=N_("By the data sheet, at best, against this machine's roof. A model this small would wait "
+                            "for launches there.")
+            ),
+            predicted=predicted,
+            gain=_roof_ns(base, base.spec, base.formats, base.context, base.batch) / predicted.step_ns,
+        )
+    ]  # fmt: skip
+
+
+def _roof_ns(base: _Base, spec: Spec, formats: Formats, context: int, batch: int) -> float:
+    step = ledger.decode(spec, context, batch=batch, formats=formats)
+    peak = base.ceilings.peak_flops_per_s.get(formats.plain_format) or max(base.ceilings.peak_flops_per_s.values())
+    return float(roofline.floor_ns(step, Roof(peak, base.bandwidth_at(step.working_set_bytes))))
+
+
+def _others(base: _Base) -> list[Lever]:
+    """Models built otherwise, from the catalogue, on this machine's roof: what the build alone is worth."""
+
+    def roof(model: str, context: int, batch: int) -> float:
+        spec = catalogue.load(model)
+        return _roof_ns(base, spec, Formats.own(spec), context, batch)
+
+    def other(kind: Kind, model: str, context: int, batch: int, what: str, why: str) -> Lever:
+        dense, now_ns = roof(DENSE, context, batch), roof(model, context, batch)
+        params: dict[str, Any] = {"model": model, "dense": DENSE, "context": f"{context:,}", "batch": batch}
+        return Lever(
+            name=kind,
+            kind=kind,
+            what=Sentence(template=what, params=params),
+            rests_on=Sentence(template=why),
+            predicted=Foretold(step_ns=now_ns, tokens_per_s=batch / now_ns * 1e9),
+            gain=dense / now_ns,
+        )
+
+    return [
+        other(
+            "mixture",
+            MIXTURE,
+            4096,
+            1,
+            N_("A mixture of experts: {model} instead of {dense}"),
+            N_("Of about as many parameters each token reads a tenth. In a batch the tokens choose different experts, "
+               "and the gain shrinks."),
+        ),
+        other(
+            "hybrid",
+            HYBRID,
+            LONG_CONTEXT,
+            MANY,
+            N_("A hybrid with a fixed state: {model} instead of {dense}, context {context}, batch {batch}"),
+            N_("Three layers in four keep a state that does not grow with the context."),
+        ),
+    ]  # fmt: skip
+
+
+# ---- what became of it ---------------------------------------------------------------------------
+
+
+def mark(asked: RunRequest, forecast_id: str, lever: str) -> RunRequest:
+    """The request that pulls a lever, with the forecast it answers in it."""
+    return RunRequest.model_validate(asked.model_dump() | {"forecast": forecast_id, "lever": lever})
+
+
+def marks_of(asked: RunRequest) -> tuple[str, str]:
+    """The forecast and the lever a run answers; empty where it answers none."""
+    extra = asked.model_extra or {}
+    forecast_id, lever = extra.get("forecast"), extra.get("lever")
+    return (forecast_id, lever) if isinstance(forecast_id, str) and isinstance(lever, str) else ("", "")
+
+
+def miss(lever: Lever, gain: float, said: Callable[[str], Sentence] = lambda text: Sentence(template=text)) -> Sentence:
+    """A sentence on how far the measured gain lies from the predicted one, and the likely reason."""
+    off = gain / lever.gain - 1
+    if abs(off) <= 0.1:
+        return said(N_("As predicted, within a tenth."))
+    less: dict[str, str] = {
+        "weights": N_(
+            "Less than the bytes promise: turning the stored numbers into what is multiplied takes time too."
+        ),
+        "kv": N_("Less than the bytes promise: the cache is turned into what is multiplied at every step."),
+        "batch": N_(
+            "Less than predicted: the kernel for several rows does not read as fast as the one for a single row."
+        ),
+        "context": N_("Less than predicted: so short a context costs next to nothing already."),
+        "lookup": N_("Less than predicted: a check of several rows costs more than the pass it was reckoned as."),
+    }
+    more: dict[str, str] = {
+        "weights": N_("More than predicted: the kernel for this format reads faster than the one the base run used."),
+        "lookup": N_("More than predicted: checking several rows costs less than was reckoned."),
+    }
+    other = N_("More than predicted: one of the two runs was disturbed, or the base run was slower than expected.")
+    return said(less.get(lever.kind, other)) if off < 0 else said(more.get(lever.kind, other))

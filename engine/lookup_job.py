@@ -1,0 +1,184 @@
+"""The same answer written twice in turn: token by token, and with drafts looked up in the text and checked at once.
+
+Greedy comes first. It says what the answer is, and from that how every draft will fare: each check is predicted
+before the first is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from engine import checkpoint, hardware, ledger, lookup, lookups, request, shapes
+from engine import device as devices
+from engine import tokenizer as tokenizers
+from engine.checkpoint import Source
+from engine.clock import clock_for
+from engine.errors import LabError, Sentence
+from engine.expected import Predictor, predictor
+from engine.experiment import Predicted, Timed, flags
+from engine.experiment_job import MEASURING, ExperimentInProgress
+from engine.experiment_record import AnyRecord
+from engine.generate import generate, warm_up
+from engine.levers import check_ns
+from engine.lookup import Check
+from engine.lookups import LookupPoint, LookupRecord, LookupRequest
+from engine.measure import Stopped, summarise
+from engine.model.decoder import Decoder
+from engine.record import FinalState, ModelFacts
+from engine.request import DTYPES
+from engine.speculation import require, speculate
+from engine.sweep_job import model_facts
+
+ROUNDS = 2
+
+
+class LookupInProgress(ExperimentInProgress):
+    """Both ways of writing, as far as they came."""
+
+    _facts: ModelFacts | None = None
+    _dtype = "float32"
+    _model: Decoder
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._points: list[LookupPoint] = []
+        self._greedy_ns: list[float] = []
+        self._greedy_expected_ns: float | None = None
+        self._answer: list[int] = []
+        self._written: list[int] = []
+        self._text = ""
+        self._same: bool | None = None
+
+    @property
+    def _asked(self) -> LookupRequest:
+        assert isinstance(self._job.request, LookupRequest)
+        return self._job.request
+
+    def _prepare(self) -> list[Timed]:
+        asked = self._asked
+        lookups.check(asked)
+        self._device = devices.choose(asked.device)
+        tell = self._teller.progress("fetching")
+        source = checkpoint.ensure(asked.model, tell, allow_paths=self._job.allow_paths)
+        self._dtype = request.choose_dtype(lookups.as_run(asked), source.spec.dtype)
+        format_ = DTYPES[self._dtype]
+        tokenizer = tokenizers.load(source)
+        self._ids = tokenizer.encode_prompt(asked.prompt, chat=asked.chat)[1]
+        request.check_fits(len(self._ids), source.spec.max_position)
+        self._stops = tokenizer.eos_ids
+        self._check_memory(source, format_)
+        self._teller.state("loading")
+        self._model = require(self._bench.model(source, self._device, self._dtype))
+        self._facts = model_facts(source, self._dtype)
+        self._ceilings = self._bench.ceilings(self._device, source.spec, format_, self._job.ceilings, self._teller)
+        self._clock = clock_for(self._device)
+        self._teller.state("warming_up")
+        for _ in warm_up(self._model, self._ids, max_new_tokens=asked.max_new_tokens, clock=self._clock):
+            pass
+        self._write_greedily()
+        self._text = tokenizer.decode(self._answer)
+        self._points = self._predict(source, format_)
+        return list(self._points)
+
+    def _check_memory(self, source: Source, format_: str) -> None:
+        assert self._device is not None
+        positions = min(len(self._ids) + self._asked.max_new_tokens + self._asked.drafts, source.spec.max_position)
+        held = ledger.resident(source.spec, max_tokens=positions, formats=ledger.Formats(weights=format_, kv=format_))
+        have = self._bench.held_bytes(source, self._device, self._dtype)
+        if not have:
+            self._bench.clear()
+        request.check_memory(int(held.total), have + devices.free_bytes(self._device))
+
+    def _predict(self, source: Source, format_: str) -> list[LookupPoint]:
+        """Every check, from the answer that greedy wrote."""
+        assert self._ceilings is not None
+        listed = self._ceilings.device.hardware_id
+        formats = ledger.Formats(weights=format_, kv=format_)
+        lines = predictor(source.spec, self._ceilings, hardware.load(listed) if listed else None, formats)
+        checks = lookup.foretell(self._ids, self._answer, self._asked.drafts)
+        if not checks:
+            raise LabError("The answer is a single token, so there is nothing to draft; choose another prompt.")
+        middle = len(self._ids) + len(self._answer) // 2
+        self._greedy_expected_ns = lines.decode(middle).predicted_ns.expected
+        return [_point(each, lines) for each in checks]
+
+    # ---- the clock -------------------------------------------------------------------------------
+
+    def _rounds(self, points: list[Timed], told: Callable[[Sentence, float | None], None]) -> None:
+        for number in range(ROUNDS):
+            if number:
+                self._write_greedily()
+            told(Sentence(template=MEASURING), (number + 0.5) / ROUNDS)
+            self._write_with_drafts()
+
+    def _write_greedily(self) -> None:
+        steps = generate(
+            self._model,
+            self._ids,
+            max_new_tokens=self._asked.max_new_tokens,
+            clock=self._clock,
+            stop_ids=self._stops,
+            should_stop=self._teller.cancelled,
+        )
+        made = list(steps)
+        if self._teller.cancelled():
+            raise Stopped
+        self._answer = [step.token_ids[0] for step in made]
+        self._greedy_ns += [float(step.time_ns) for step in made[1:]]
+
+    def _write_with_drafts(self) -> None:
+        written: list[int] = []
+        passes = speculate(
+            self._model,
+            self._ids,
+            max_new_tokens=self._asked.max_new_tokens,
+            drafts=self._asked.drafts,
+            clock=self._clock,
+            stop_ids=self._stops,
+            should_stop=self._teller.cancelled,
+        )
+        for number, each in enumerate(passes, start=-1):
+            written += each.token_ids
+            if 0 <= number < len(self._points):
+                self._keep(number, float(each.time_ns), each.again)
+        if self._teller.cancelled():
+            raise Stopped
+        self._written = written
+        self._same = written == self._answer and self._same is not False
+
+    def _keep(self, number: int, time_ns: float, again: int) -> None:
+        assert self._ceilings is not None
+        point, samples = self._points[number], self._samples.setdefault(number, [])
+        samples.append(time_ns)
+        timing = summarise(samples)
+        point.time_ns, point.spread, point.samples, point.again = timing.time_ns, timing.spread, len(samples), again
+        spread = shapes.spread_of(self._ceilings, DTYPES[self._dtype], point.flops, point.moved_bytes)
+        point.flags = flags(timing.time_ns, point.predicted_ns, spread)
+        self._say()
+
+    def _record(self, state: FinalState | str, error: Sentence | None) -> AnyRecord:
+        values = self.common(state, error) | {"request": self._asked, "model": self._facts, "points": self._points}
+        values |= {"token_ids": self._written, "text": self._text, "same_as_greedy": self._same}
+        values |= {"greedy_ns": self._greedy_ns, "greedy_expected_ns": self._greedy_expected_ns}
+        return LookupRecord.model_validate(values)
+
+
+def _point(check: Check, lines: Predictor) -> LookupPoint:
+    """FLOPs of a decode step for each row; bytes of one step, and what each further row writes."""
+    step, lines_ns = lines.decode(check.context).ledger, lines.decode(check.context).predicted_ns
+    further = (check.rows - 1) * (step.bytes.kv_write + step.bytes.logits)
+    ratio = (step.bytes.total + further) / step.bytes.total
+    computed = lines.decode(check.context).compute_ns * check.rows
+    return LookupPoint(
+        drafted=check.drafted,
+        kept=check.kept,
+        context=check.context,
+        flops=step.flops * check.rows,
+        moved_bytes=step.bytes.total + further,
+        predicted_ns=Predicted(
+            datasheet=None,
+            measured_roof=max(lines.decode(check.context).memory_ns * ratio, computed),
+            expected=check_ns(lines, check.rows, check.context) if lines_ns.expected else None,
+        ),
+    )
