@@ -102,6 +102,8 @@ def test_a_second_browser_watches_the_same_run_and_cannot_cancel_it(page: Page, 
     other = browser.new_context(locale="en-US", viewport={"width": 1400, "height": 1000}).new_page()
     open_live(other, lab.url, run=run_id(page))
     expect(cancel_button(other)).to_be_disabled()
+    expect(other.get_by_text("You are watching someone else's run")).to_be_visible()
+    expect(other.get_by_text("place 1 in the queue")).to_be_visible()
     cancel_button(page).click()
     for each in (page, other):
         wait_for_state(each, "cancelled")
@@ -166,3 +168,17 @@ def test_a_killed_engine_is_said_and_the_next_run_works(page: Page, lab: Lab) ->
     page.wait_for_function("(id) => !location.search.includes(id)", arg=failed)
     wait_for_summary(page)
     assert points(page) == 7
+
+
+def test_who_waits_behind_a_killed_engine_gets_their_run(page: Page, browser: Browser, lab: Lab) -> None:
+    open_live(page, lab.url, **ENDLESS)
+    press_run(page)
+    other = browser.new_context(locale="en-US", viewport={"width": 1400, "height": 1000}).new_page()
+    open_live(other, lab.url, model="tiny-3.7m", length=5)
+    press_run(other)
+    wait_for_state(other, "waiting")
+    lab.worker().kill()
+    wait_for_state(page, "failed")
+    wait_for_summary(other)
+    assert points(other) == 4
+    other.context.close()
