@@ -137,6 +137,12 @@ def query_heads_per_kv_head() -> float:
     return mixer.heads / mixer.kv_heads
 
 
+def compute_gain(factor: float) -> float:
+    """How much faster one sequence is written, weights alone, with `factor` times the compute and the same memory."""
+    step = weights_alone()
+    return step["time_s"] / max(step["compute_time_s"] / factor, step["memory_time_s"])
+
+
 def _state(kind: str) -> int:
     moved = case()["decode"]["bytes"]
     return int(moved[f"state_{kind}"])
@@ -178,6 +184,7 @@ FIGURES: dict[str, Callable[[], float]] = {
     "rate_1": lambda: case(context=CONTEXT)["decode"]["tokens_per_s"],
     "rate_58_each": lambda: case(context=CONTEXT, batch=CROWD)["decode"]["tokens_per_s"] / CROWD,
     "int4_gain": lambda: weights_alone()["time_s"] / case(weights="int4")["decode"]["weights_only"]["time_s"],
+    "triple_compute_gain": lambda: compute_gain(3),
     "a100_ms": lambda: _step(A100) * 1e3,
     "h100_ms": lambda: _step(H100) * 1e3,
     "a100_tflops": lambda: roof_of(hardware.load(A100), Formats())[0].flops_per_s / 1e12,

@@ -87,33 +87,37 @@ BELIEFS: tuple[Belief, ...] = (
 
 
 def show(t: Words) -> None:
-    """The four beliefs, folded away until wanted or until the path comes by; then the phases on machines apart."""
+    """The beliefs, folded away until wanted or until the path comes by; then the phases on machines apart.
+
+    What is folded away is not computed: every rerun of the page would pay for it.
+    """
     on_path = st.session_state.get("path_step") == "misconceptions"
-    with st.expander(t("What many believe"), icon=":material/psychology_alt:", expanded=on_path):
-        for number, belief in enumerate(BELIEFS):
-            filled = {name: t.number(lesson.figure(name), digits) for name, digits in belief.figures.items()}
-            st.markdown(f"**{t(belief.sentence)}** {t(belief.truth, **filled)}")
-            if belief.settings is not None:
-                st.button(
-                    t(belief.button), key=f"belief_{number}", on_click=scene_controls.choose, kwargs=belief.settings
-                )
-            else:
-                query = {**(belief.query or {}), "lang": t.language}
-                st.page_link(
-                    f"{belief.page}.py", label=t(belief.button), icon=":material/ads_click:", query_params=query
-                )
-    with st.expander(t("Why DeepSeek-V3 serves the two phases on different machines"), icon=":material/call_split:"):
-        st.markdown(_apart(t))
-        query = {
-            "model": lesson.MIXTURE,
-            "device": lesson.H800,
-            "prompt": "4096",
-            "preset": "lesson",
-            "lang": t.language,
-        }
-        st.page_link(
-            "roofline.py", label=t("DeepSeek-V3 on the roofline"), icon=":material/ads_click:", query_params=query
-        )
+    label, icon = t("What many believe"), ":material/psychology_alt:"
+    with st.expander(label, icon=icon, key="beliefs", expanded=on_path, on_change="rerun") as beliefs:
+        if beliefs.open:
+            _beliefs(t)
+    label, icon = t("Why DeepSeek-V3 serves the two phases on different machines"), ":material/call_split:"
+    with st.expander(label, icon=icon, key="phases_apart", on_change="rerun") as apart:
+        if apart.open:
+            st.markdown(_apart(t))
+            query = {"model": lesson.MIXTURE, "device": lesson.H800, "prompt": "4096", "preset": "lesson"}
+            st.page_link(
+                "roofline.py",
+                label=t("DeepSeek-V3 on the roofline"),
+                icon=":material/ads_click:",
+                query_params={**query, "lang": t.language},
+            )
+
+
+def _beliefs(t: Words) -> None:
+    for number, belief in enumerate(BELIEFS):
+        filled = {name: t.number(lesson.figure(name), digits) for name, digits in belief.figures.items()}
+        st.markdown(f"**{t(belief.sentence)}** {t(belief.truth, **filled)}")
+        if belief.settings is not None:
+            st.button(t(belief.button), key=f"belief_{number}", on_click=scene_controls.choose, kwargs=belief.settings)
+        else:
+            query = {**(belief.query or {}), "lang": t.language}
+            st.page_link(f"{belief.page}.py", label=t(belief.button), icon=":material/ads_click:", query_params=query)
 
 
 def _apart(t: Words) -> str:

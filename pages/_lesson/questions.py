@@ -256,7 +256,7 @@ def _misconceptions(t: Words, known: Known) -> Asked:
 def _still_open(t: Words, known: Known) -> Asked:
     answers = [
         Answer("predicted", t("weights in four bits"), f"× {t.number(lesson.figure('int4_gain'), 1)}"),
-        Answer("predicted", t("three times the compute"), f"× {t.number(1, 1)}"),
+        Answer("predicted", t("three times the compute"), f"× {t.number(lesson.figure('triple_compute_gain'), 1)}"),
         Answer(
             "predicted",
             t("58 readers at once, for each of them"),

@@ -36,7 +36,7 @@ def show(t: Words, page: str) -> None:
         return
     if found.step.page != page:
         if "step" in st.query_params:
-            _go(t, found.step)
+            _go(t, found.step, project=st.query_params.get("project") == "1")
         _mount(t, {"mode": "away", "current": found.step.id})
         return
     project = st.query_params.get("project") == "1"
@@ -69,10 +69,11 @@ def _asked(page: str) -> Found | None:
     return Found(step)
 
 
-def _go(t: Words, step: Step) -> None:
+def _go(t: Words, step: Step, *, project: bool = False) -> None:
     """To a step's page, with its settings."""
     st.session_state["path_step"] = step.id
-    st.switch_page(f"{step.page or 'live_run'}.py", query_params=steps.query(step, t.language))
+    query = steps.query(step, t.language) | ({"project": "1"} if project else {})
+    st.switch_page(f"{step.page or 'live_run'}.py", query_params=query)
 
 
 def _mount(t: Words, data: dict[str, Any]) -> None:

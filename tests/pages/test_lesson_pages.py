@@ -94,15 +94,23 @@ def test_the_words_can_be_searched(open_page: Open) -> None:
 
 
 def test_devices_shows_what_many_believe_with_computed_numbers(open_page: Open) -> None:
-    test = open_page("devices.py", lang="en")
+    test = open_page(step="misconceptions", lang="en")
     shown = said(test)
     assert f"× {lesson.figure('speed_a100_h100'):.2f}" in shown
-    assert "320 for decode" in shown
+    assert "320 for decode" not in shown  # folded away, and not computed
     test.button(key="belief_0").click().run()
-    assert (test.selectbox(key="scene_before").value, test.selectbox(key="scene_device").value) == (
-        "h100-sxm",
-        "h200-sxm",
-    )
+    cards = (test.selectbox(key="scene_before").value, test.selectbox(key="scene_device").value)
+    assert cards == ("h100-sxm", "h200-sxm")
+
+
+def test_devices_says_why_a_mixture_is_served_on_machines_apart(open_page: Open) -> None:
+    test = open_page("devices.py", lang="en")
+    assert "speed_a100" not in said(test)
+    test.session_state["phases_apart"] = True
+    test.run()
+    assert not test.exception
+    assert "32 GPUs as the smallest unit for prefill and 320 for decode" in said(test)
+    assert "need 295 rows" in said(test)
 
 
 @pytest.mark.parametrize("preset", ["lesson", "engine"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from pages._parts.words import Words
 from pages._words.extract import catalogue, messages
 
 Open = Callable[..., AppTest]
+ROOT = Path(__file__).parents[2]
 
 
 def data_of(test: AppTest, key: str = "path") -> dict[str, Any]:
@@ -144,3 +147,9 @@ def test_every_marked_term_exists_and_is_marked_in_each_language() -> None:
         marked = sorted(term for _, term in MARK.findall(text))
         assert set(marked) <= set(TERMS), file
         assert sorted(term for _, term in MARK.findall(zh(text))) == marked, text
+
+
+def test_the_list_of_what_is_taught_names_every_step_and_only_steps_that_exist() -> None:
+    rows = re.findall(r"^\| (.+) \|$", (ROOT / "docs/lesson.md").read_text(encoding="utf-8"), re.MULTILINE)
+    named = {step for row in rows if row.count(" | ") == 3 for step in re.findall(r"`([\w-]+)`", row.split(" | ")[1])}
+    assert named == set(steps.BY_ID)

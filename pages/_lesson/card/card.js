@@ -18,7 +18,7 @@ class Path {
     const format = new Intl.NumberFormat(data.locale, { maximumSignificantDigits: 3 })
     this.say = (value) => format.format(value)
     if (data.current && data.mode === "card") remember((kept) => { kept.last = data.current })
-    if (data.project) sessionStorage.setItem(PROJECT, "yes")
+    if (data.project && !this.projected) { this.projected = true; sessionStorage.setItem(PROJECT, "yes") }
     this.draw()
   }
 
