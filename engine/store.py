@@ -28,6 +28,7 @@ from engine.errors import LabError
 from engine.experiment import Kind
 from engine.experiment_record import AnyRecord, from_json
 from engine.experiment_row import ExperimentRow
+from engine.levers import marks_of
 from engine.record import RUN_ID_PATTERN, FinalState, Flag, Run
 from engine.record_io import imported_at
 from engine.store_errors import clear_errors
@@ -64,7 +65,7 @@ _CEILINGS = Table(
 
 
 class RunRow(BaseModel):
-    """One run in a list: what tells it from others, without its steps."""
+    """One run in a list, without its steps. forecast, lever: what it answers, if anything."""
 
     id: str
     created_at: str
@@ -82,11 +83,14 @@ class RunRow(BaseModel):
     flags: list[Flag] = []
     imported: bool = False
     shipped: bool = False
+    forecast: str = ""
+    lever: str = ""
 
     @classmethod
     def of(cls, run: Run, *, shipped: bool = False) -> RunRow:
         """The row of one record."""
         summary = run.summary
+        forecast, lever = marks_of(run.request)
         return cls(
             id=run.id,
             created_at=run.created_at,
@@ -104,6 +108,8 @@ class RunRow(BaseModel):
             flags=summary.flags if summary else [],
             imported=imported_at(run) is not None,
             shipped=shipped,
+            forecast=forecast,
+            lever=lever,
         )
 
 

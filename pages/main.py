@@ -29,6 +29,7 @@ page = st.navigation(
         st.Page("batch.py", title=t("Batch and memory"), icon=":material/stacked_bar_chart:", url_path="batch"),
         st.Page("sweeps.py", title=t("Live sweeps"), icon=":material/stacked_line_chart:", url_path="sweeps"),
         st.Page("memory.py", title=t("KV and state"), icon=":material/database:", url_path="memory"),
+        st.Page("levers.py", title=t("Levers"), icon=":material/tune:", url_path="levers"),
         st.Page("devices.py", title=t("Devices"), icon=":material/developer_board:", url_path="devices"),
         st.Page("map.py", title=t("How it got faster"), icon=":material/route:", url_path="map"),
         st.Page("machine.py", title=t("This machine"), icon=":material/memory:", url_path="machine"),

@@ -120,6 +120,7 @@ KNEE = N_(
     "roof this is the ridge."
 )
 MEASURED_STEPS = N_("Steps of this engine, timed here: the median of the samples.")
+FORETOLD = N_("Worked out from the run's own ceilings before anything was measured, and kept.")
 MEASURED_ROWS = N_("The product timed here by this engine's own layer: the median of its samples.")
 LATENT_FORM = N_(
     "Absorbed: each step turns its queries into the cache's compressed form and reads the cache as it is. Re-expanded: "

@@ -1,0 +1,106 @@
+"""A run's levers and what became of them: the forecast, kept or fresh, and the measurements that answer it."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from functools import lru_cache
+
+from engine import broker, levers, lookups
+from engine.ceilings import Ceilings
+from engine.errors import LabError
+from engine.levers import Foretold, Lever, LeversRecord
+from engine.lookups import LookupRecord
+from engine.record import Run
+from engine.record_io import imported_at
+
+LISTED = 60
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one lever gave here. link: its kind and id. same: for drafts, whether the tokens were greedy's."""
+
+    measured: Foretold
+    gain: float
+    link: tuple[str, str]
+    acceptance: float | None = None
+    passes: int | None = None
+    same: bool | None = None
+
+
+def forecast_of(run: Run) -> tuple[LeversRecord, bool]:
+    """The forecast kept of a run, or one made now; and whether it is kept.
+
+    Raises:
+        LabError: the run has nothing to predict from.
+    """
+    for row in broker.current().experiments.newest("levers", LISTED, run.request.model):
+        if row.belongs_to == run.id:
+            kept = broker.current().experiments.record(row.id)
+            if isinstance(kept, LeversRecord):
+                return kept, True
+    return _made(run.id), False
+
+
+@lru_cache(maxsize=32)
+def _made(run_id: str) -> LeversRecord:
+    return levers.forecast(broker.current().record(run_id))
+
+
+def pull(run: Run, lever: Lever, owner: str) -> None:
+    """Keep the forecast, then ask for the measurement.
+
+    Raises:
+        LabError: it cannot be asked for, or the forecast cannot be kept.
+    """
+    lab = broker.current()
+    forecast, is_kept = forecast_of(run)
+    if not is_kept:
+        lab.experiments.keep(forecast)
+    if lever.request is None:
+        raise LabError("This lever can only be predicted here.")
+    if lever.kind == "lookup":
+        lab.experiments.submit(lookups.of_run(lever.request, drafts=lever.drafts, forecast=forecast.id), owner)
+    else:
+        lab.submit(levers.mark(lever.request, forecast.id, lever.name), owner)
+
+
+def results(forecast: LeversRecord) -> dict[str, Result]:
+    """The newest measurement that answers each lever."""
+    lab, found = broker.current(), dict[str, Result]()
+    base = forecast.base_measured.tokens_per_s
+    for row in lab.runs(LISTED, forecast.request.model):
+        if row.forecast == forecast.id and row.state == "done" and row.lever not in found:
+            measured = _of_run(lab.record(row.id))
+            if measured is not None:
+                found[row.lever] = Result(measured, measured.tokens_per_s / base, ("run", row.id))
+    for experiment in lab.experiments.newest("lookup", LISTED, forecast.request.model):
+        if experiment.belongs_to == forecast.id and experiment.state == "done" and "lookup" not in found:
+            record = lab.experiments.record(experiment.id)
+            if isinstance(record, LookupRecord) and record.gain is not None and record.tokens_per_s is not None:
+                found["lookup"] = Result(
+                    Foretold(step_ns=1e9 / record.tokens_per_s, tokens_per_s=record.tokens_per_s),
+                    record.gain,
+                    ("lookup", record.id),
+                    record.acceptance,
+                    len(record.points),
+                    record.same_as_greedy,
+                )
+    return found
+
+
+def _of_run(run: Run) -> Foretold | None:
+    times = [step.time_ns for step in run.steps if step.phase == "decode"]
+    if not times:
+        return None
+    step_ns = statistics.median(times)
+    return Foretold(step_ns=step_ns, tokens_per_s=run.request.batch / step_ns * 1e9)
+
+
+def is_from_here(run: Run) -> bool:
+    """Whether the run was measured by this machine as it is now, so that another can be compared with it."""
+    here = broker.current().machine().device
+    if here is None or run.device is None or imported_at(run) is not None:
+        return False
+    return Ceilings.key(here) == Ceilings.key(run.device)

@@ -1,0 +1,155 @@
+"""The table of levers: predicted beside measured, a sentence each, and a chart of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import streamlit as st
+
+from engine import levers
+from engine.levers import Lever, LeversRecord
+from pages._parts import components, figures, palette, session, terms
+from pages._parts.figures import entry
+from pages._parts.lever_results import Result
+from pages._parts.plain import plain
+from pages._parts.words import Words
+
+WIDTHS = [5, 3, 3, 2]
+
+
+def table(
+    t: Words, forecast: LeversRecord, results: dict[str, Result], *, pull: Callable[[str], None], can_measure: bool
+) -> None:
+    """Every lever in a row."""
+    own, measured = forecast.base, forecast.base_measured
+    with st.container(border=True):
+        what, predicted, found, _ = st.columns(WIDTHS)
+        what.markdown(f"**{t('The run as it was')}**")
+        predicted.markdown(t("predicted: **{rate} tokens/s**", rate=t.number(own.tokens_per_s)))
+        found.markdown(t("measured: **{rate} tokens/s**", rate=t.number(measured.tokens_per_s)))
+    for lever in forecast.levers:
+        _row(t, lever, results.get(lever.name), pull, can_measure=can_measure)
+
+
+def _row(t: Words, lever: Lever, result: Result | None, pull: Callable[[str], None], *, can_measure: bool) -> None:
+    with st.container(border=True):
+        what, predicted, found, button = st.columns(WIDTHS)
+        with what:
+            st.markdown(f"**{plain(t.sentence(lever.what))}**")
+            st.caption(plain(t.sentence(lever.rests_on)))
+        predicted.markdown(
+            t("predicted **× {gain}**", gain=t.number(lever.gain))
+            + f"  \n{t('{rate} tokens/s', rate=t.number(lever.predicted.tokens_per_s))}"
+            + _foretold(t, lever)
+        )
+        with found:
+            _found(t, lever, result)
+        with button:
+            if lever.request is None:
+                st.caption(t("predicted only"))
+            else:
+                st.button(
+                    t("Measure") if result is None else t("Measure again"),
+                    key=f"pull_{lever.name}",
+                    on_click=pull,
+                    args=(lever.name,),
+                    disabled=not can_measure,
+                )
+
+
+def _foretold(t: Words, lever: Lever) -> str:
+    if lever.foretold_passes is None:
+        return ""
+    said = t("{passes} checks", passes=t.number(lever.foretold_passes))
+    if lever.foretold_acceptance is not None:
+        said += " · " + t("{share} of drafts kept", share=t.percent(lever.foretold_acceptance))
+    return f"  \n{said}"
+
+
+def _found(t: Words, lever: Lever, result: Result | None) -> None:
+    if result is None:
+        st.markdown(t("not measured yet") if lever.request is not None else "–")
+        return
+    name, record_id = result.link
+    lines = [
+        t("measured **× {gain}**", gain=t.number(result.gain)),
+        t("{rate} tokens/s", rate=t.number(result.measured.tokens_per_s)),
+    ]
+    if result.passes is not None:
+        kept = t.percent(result.acceptance or 0.0)
+        lines.append(
+            t("{passes} checks", passes=t.number(result.passes)) + " · " + t("{share} of drafts kept", share=kept)
+        )
+    st.markdown("  \n".join(lines))
+    if result.same is not None:
+        st.caption(
+            t("Every token is greedy's own.") if result.same else t("The tokens differ from greedy's: a defect.")
+        )
+    st.caption(plain(t.sentence(levers.miss(lever, result.gain))))
+    if name == "run":
+        st.markdown(f"[{t('the run')}]({session.base_path()}/?run={record_id}&lang={t.language})")
+    else:
+        base = f"{session.base_path()}/api/experiments/{record_id}"
+        st.markdown(f"[JSON]({base}.json) · [CSV]({base}.csv)")
+
+
+def chart(t: Words, forecast: LeversRecord, results: dict[str, Result]) -> None:
+    """Predicted and measured gains as bars; on a logarithmic scale, because a device may be a hundred times faster."""
+    names = [_short(t, lever) for lever in reversed(forecast.levers)]
+    order = list(reversed(forecast.levers))
+    gains = [lever.gain for lever in order]
+    found = [results[lever.name].gain if lever.name in results else None for lever in order]
+    every = [1.0, *gains, *(gain for gain in found if gain is not None)]
+
+    def bars(values: list[Any], group: str, **marker: Any) -> dict[str, Any]:
+        return {
+            "type": "bar",
+            "orientation": "h",
+            "y": names,
+            "x": values,
+            "legendgroup": group,
+            "marker": marker,
+            "text": [None if value is None else f"× {t.number(value)}" for value in values],
+            "textposition": "outside",
+            "constraintext": "none",
+            "textfont": {"size": 11},
+            "cliponaxis": False,
+            "hoverinfo": "skip",
+        }
+
+    data = [
+        bars(found, "measured", color=palette.DECODE),
+        bars(gains, "predicted", color="rgba(0,0,0,0)", line={"color": figures.TEXT, "width": 1.4}),
+    ]
+    layout = {
+        "barmode": "group",
+        "bargap": 0.25,
+        "xaxis": figures.log_axis(
+            t("times the tokens a second"), min(every) / 1.4, max(every) * 2.2, lambda x: f"× {t.number(x)}"
+        ),
+        "yaxis": {"tickfont": {"size": 11}},
+    }
+    layout = figures.marked(layout, [figures.at_x(1.0, t("the run as it was"), figures.TEXT)])
+    legend = [
+        entry("predicted", t("predicted"), "box", palette.WEIGHTS, t(terms.FORETOLD)),
+        entry("measured", t("measured"), "box", palette.DECODE, t(terms.MEASURED_STEPS)),
+    ]
+    alt = t("Each lever's gain in tokens a second, predicted and measured.")
+    components.figure(
+        figures.component_data(t, data, layout, legend, height=60 + 38 * len(names), alt=alt), key="levers_figure"
+    )
+
+
+def _short(t: Words, lever: Lever) -> str:
+    names = {
+        "weights": t("weights {format}", format=lever.name.removeprefix("weights-")),
+        "kv": t("KV {format}", format=lever.name.removeprefix("kv-")),
+        "batch": t("batch {batch}", batch=lever.name.removeprefix("batch-")),
+        "context": t("half the prompt"),
+        "lookup": t("drafts"),
+        "device": t("H100"),
+        "mixture": t("experts"),
+        "hybrid": t("hybrid"),
+    }
+    return names[lever.kind]
