@@ -24,7 +24,7 @@ wanted = (
 def explanation(name: str, text: str) -> str:
     """The explanation without the term itself in front of it, which stands there in bold already."""
     head, colon, rest = text.partition("：" if t.language == "zh" else ": ")
-    is_name = bool(colon) and len(head) < 40 and (head.lower() in name.lower() or name.lower() in head.lower())
+    is_name = bool(colon and name) and len(head) < 40 and (head.lower() in name.lower() or name.lower() in head.lower())
     return rest[:1].upper() + rest[1:] if is_name else text
 
 
@@ -34,11 +34,11 @@ shown = sorted(
         for name, term in TERMS.items()
         if wanted in t(term.name).lower() or wanted in t(term.text).lower() or wanted == name
     ),
-    key=lambda each: each[0].lower(),
+    key=lambda each: (each[0] or each[1]).lower(),
 )
 if not shown:
     st.info(t("No term of the lab has this in its name or explanation."))
 with st.container(key="glossary"):
-    st.markdown("\n".join(f"- **{name}**: {text}" for name, text, _ in shown))
+    st.markdown("\n".join(f"- **{name}**: {text}" if name else f"- {text}" for name, text, _ in shown))
 st.header(t("Formulas"))
 formulas.show(t)

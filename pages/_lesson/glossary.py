@@ -1,7 +1,7 @@
 """Every term of the lab by a short name of its own: how it is written, and its explanation.
 
 A text marks a term as `[KV cache](term:kv_cache)`; cards and drawings turn that into a word to hover or tap, and the
-page *Words* lists all of them. A test holds this list against the explanations in `pages._parts.terms`.
+page *Words* lists all of them.
 """
 
 from __future__ import annotations
@@ -25,60 +25,69 @@ class Term:
     page: str = ""
 
 
-TERMS: dict[str, Term] = {
-    "prefill": Term(N_("prefill"), terms.PREFILL, "steps"),
-    "decode": Term(N_("decode"), terms.DECODE, "steps"),
-    "ttft": Term(N_("TTFT, time to first token"), terms.TTFT),
-    "tpot": Term(N_("TPOT, time per output token"), terms.TPOT),
-    "tokens_per_s": Term(N_("tokens a second"), terms.TOKENS_PER_S),
-    "mbu": Term(N_("MBU, memory bandwidth utilisation"), terms.MBU),
-    "mfu": Term(N_("MFU, model FLOPs utilisation"), terms.MFU),
-    "expected_error": Term(N_("prediction error"), terms.EXPECTED_ERROR),
-    "kv_cache": Term(N_("KV cache"), terms.KV_CACHE, "memory"),
-    "arithmetic_intensity": Term(N_("arithmetic intensity"), terms.ARITHMETIC_INTENSITY, "roofline"),
-    "ridge": Term(N_("ridge point"), terms.RIDGE, "roofline"),
-    "expected": Term(N_("expected line"), terms.EXPECTED),
-    "roof": Term(N_("measured roof"), terms.ROOF, "machine"),
-    "floor": Term(N_("datasheet floor"), terms.FLOOR),
-    "weights": Term(N_("weights"), terms.WEIGHTS),
-    "state": Term(N_("recurrent state"), terms.STATE, "memory"),
-    "conv": Term(N_("convolution state"), terms.CONV, "memory"),
-    "logits": Term(N_("logits"), terms.LOGITS, "steps"),
-    "head": Term(N_("head"), terms.HEAD, "steps"),
-    "knee": Term(N_("knee"), terms.KNEE, "shapes"),
-    "flat_start": Term(N_("flat start"), terms.FLAT_START, "shapes"),
-    "measured_rows": Term(N_("measured product"), terms.MEASURED_ROWS, "shapes"),
-    "measured_steps": Term(N_("measured steps"), terms.MEASURED_STEPS),
-    "launch": Term(N_("launch cost"), terms.LAUNCH, "machine"),
-    "batch": Term(N_("batch"), terms.BATCH, "batch"),
-    "chat": Term(N_("chat template"), terms.CHAT),
-    "temperature": Term(N_("temperature"), terms.TEMPERATURE),
-    "top_k": Term(N_("top-k"), terms.TOP_K),
-    "top_p": Term(N_("top-p"), terms.TOP_P),
-    "min_p": Term(N_("min-p"), terms.MIN_P),
-    "seed": Term(N_("seed"), terms.SEED),
-    "dtype": Term(N_("number format"), terms.DTYPE),
-    "length": Term(N_("length"), terms.LENGTH),
-    "convention": Term(N_("convention"), terms.CONVENTION, "roofline"),
-    "weights_alone": Term(N_("weights alone"), terms.WEIGHTS_ALONE, "roofline"),
-    "attention_alone": Term(N_("decode attention"), terms.ATTENTION_ALONE, "roofline"),
-    "roofline": Term(N_("roofline"), terms.ROOFLINE, "roofline"),
-    "measured": Term(N_("measured run"), terms.MEASURED),
-    "flops": Term(N_("FLOPs"), terms.FLOPS, "roofline"),
-    "bytes": Term(N_("bytes of a step"), terms.BYTES, "roofline"),
-    "peak": Term(N_("peak π"), terms.PEAK, "devices"),
-    "bandwidth": Term(N_("bandwidth β"), terms.BANDWIDTH, "devices"),
-    "step_time": Term(N_("time of a step"), terms.STEP_TIME, "roofline"),
-    "compute_alone": Term(N_("compute alone"), terms.COMPUTE_ALONE, "devices"),
-    "bytes_alone": Term(N_("bytes alone"), terms.BYTES_ALONE, "devices"),
-    "largest_batch": Term(N_("largest batch"), terms.LARGEST_BATCH, "batch"),
-    "intensity_limit": Term(N_("limit of the intensity"), terms.INTENSITY_LIMIT, "batch"),
-    "crossover": Term(N_("crossover"), terms.CROSSOVER, "memory"),
-    "share_of_roof": Term(N_("share of the roof"), terms.SHARE_OF_ROOF, "devices"),
-    "replaced": Term(N_("replaced KV"), terms.REPLACED, "memory"),
-    "held": Term(N_("held"), terms.HELD, "memory"),
-    "moved": Term(N_("moved"), terms.MOVED, "memory"),
-    "confidence": Term(N_("confidence of a figure"), terms.CONFIDENCE, "devices"),
+# Explanations of `pages._parts.terms` by the name of their constant: how the term is written, and its page.
+_NAMES: dict[str, tuple[str, str]] = {
+    "PREFILL": (N_("prefill"), "steps"),
+    "DECODE": (N_("decode"), "steps"),
+    "TTFT": (N_("TTFT, time to first token"), ""),
+    "TPOT": (N_("TPOT, time per output token"), ""),
+    "TOKENS_PER_S": (N_("tokens a second"), ""),
+    "MBU": (N_("MBU, memory bandwidth utilisation"), ""),
+    "MFU": (N_("MFU, model FLOPs utilisation"), ""),
+    "EXPECTED_ERROR": (N_("prediction error"), ""),
+    "KV_CACHE": (N_("KV cache"), "memory"),
+    "ARITHMETIC_INTENSITY": (N_("arithmetic intensity"), "roofline"),
+    "RIDGE": (N_("ridge point"), "roofline"),
+    "EXPECTED": (N_("expected line"), ""),
+    "ROOF": (N_("measured roof"), "machine"),
+    "FLOOR": (N_("datasheet floor"), ""),
+    "WEIGHTS": (N_("weights"), ""),
+    "STATE": (N_("recurrent state"), "memory"),
+    "CONV": (N_("convolution state"), "memory"),
+    "LOGITS": (N_("logits"), "steps"),
+    "HEAD": (N_("head"), "steps"),
+    "KNEE": (N_("knee"), "shapes"),
+    "FLAT_START": (N_("flat start"), "shapes"),
+    "MEASURED_ROWS": (N_("measured product"), "shapes"),
+    "MEASURED_STEPS": (N_("measured steps"), ""),
+    "LAUNCH": (N_("launch cost"), "machine"),
+    "BATCH": (N_("batch"), "batch"),
+    "CHAT": (N_("chat template"), ""),
+    "TEMPERATURE": (N_("temperature"), ""),
+    "TOP_K": (N_("top-k"), ""),
+    "TOP_P": (N_("top-p"), ""),
+    "MIN_P": (N_("min-p"), ""),
+    "SEED": (N_("seed"), ""),
+    "DTYPE": (N_("number format"), ""),
+    "LENGTH": (N_("length"), ""),
+    "CONVENTION": (N_("convention"), "roofline"),
+    "WEIGHTS_ALONE": (N_("weights alone"), "roofline"),
+    "ATTENTION_ALONE": (N_("decode attention"), "roofline"),
+    "ROOFLINE": (N_("roofline"), "roofline"),
+    "MEASURED": (N_("measured run"), ""),
+    "FLOPS": (N_("FLOPs"), "roofline"),
+    "BYTES": (N_("bytes of a step"), "roofline"),
+    "PEAK": (N_("peak π"), "devices"),
+    "BANDWIDTH": (N_("bandwidth β"), "devices"),
+    "STEP_TIME": (N_("time of a step"), "roofline"),
+    "COMPUTE_ALONE": (N_("compute alone"), "devices"),
+    "BYTES_ALONE": (N_("bytes alone"), "devices"),
+    "LARGEST_BATCH": (N_("largest batch"), "batch"),
+    "INTENSITY_LIMIT": (N_("limit of the intensity"), "batch"),
+    "CROSSOVER": (N_("crossover"), "memory"),
+    "SHARE_OF_ROOF": (N_("share of the roof"), "devices"),
+    "REPLACED": (N_("replaced KV"), "memory"),
+    "HELD": (N_("held"), "memory"),
+    "MOVED": (N_("moved"), "memory"),
+    "CONFIDENCE": (N_("confidence of a figure"), "devices"),
+    "EXPERTS": (N_("experts"), "map"),
+    "WINDOW": (N_("sliding window"), "memory"),
+    "LATENT": (N_("latent attention (MLA)"), "memory"),
+    "LATENT_FORM": (N_("form of latent attention"), ""),
+    "FORETOLD": (N_("foretold"), "levers"),
+}
+# Terms that only the lesson uses.
+_OWN: dict[str, Term] = {
     "token": Term(
         N_("token"), N_("A piece of text the model reads or writes at once: a word, part of one, or a sign."), "steps"
     ),
@@ -88,7 +97,7 @@ TERMS: dict[str, Term] = {
         "shapes",
     ),
     "greedy": Term(
-        N_("greedy"), N_("Always taking the likeliest next token, so that the same prompt gives the same text.")
+        N_("greedy"), N_("Always taking the likeliest next token, so that the same prompt gives the same text."), ""
     ),
     "speculative": Term(
         N_("speculative decoding"),
@@ -111,15 +120,23 @@ TERMS: dict[str, Term] = {
         N_("Several query heads share one head of keys and values, so the cache is smaller."),
         "memory",
     ),
-    "mla": Term(
-        N_("latent attention (MLA)"),
-        N_("Keys and values of all heads are kept as one compressed vector a token."),
-        "memory",
-    ),
     "goodput": Term(
         N_("goodput"), N_("Requests a second that meet both limits, on the first token and on each further one."), "map"
     ),
 }
+
+
+def _collected() -> dict[str, Term]:
+    """All explanations of the lab; one that has no name of its own yet stands for itself."""
+    explained = {name: text for name, text in vars(terms).items() if name.isupper() and isinstance(text, str)}
+    found = {}
+    for constant, text in explained.items():
+        name, page = _NAMES.get(constant, ("", ""))
+        found[constant.lower()] = Term(name, text, page)
+    return found | _OWN
+
+
+TERMS = _collected()
 
 
 def mentioned(t: Words, *texts: str) -> dict[str, dict[str, str]]:

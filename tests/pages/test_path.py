@@ -133,8 +133,8 @@ def test_every_word_of_the_glossary_is_there_in_each_language(language: str) -> 
     t = Words(language)
     known = {message.id for message in catalogue("zh")}
     for term in TERMS.values():
-        assert {term.name, term.text} <= known
-        assert t(term.name)
+        assert term.text in known
+        assert not term.name or term.name in known
         assert t(term.text)
         if language == "zh":
             assert t(term.text) != term.text
