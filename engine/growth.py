@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +50,7 @@ class ContextGrowth:
 
     Held: kv_held, state_held, and kv_replaced, what the recurrent layers would hold were they attention (None where a
     model has not both kinds). Moved in one decode step: kv_moved, state_moved. States include their conv columns.
+    parts_held, parts_moved: the same bytes by kind, each once: "kv", "window", "latent", "state", "conv".
     """
 
     context: Grid
@@ -57,6 +59,8 @@ class ContextGrowth:
     kv_replaced: Grid | None
     kv_moved: Grid
     state_moved: Grid
+    parts_held: Mapping[str, Grid]
+    parts_moved: Mapping[str, Grid]
 
     @property
     def held(self) -> Grid:
@@ -69,10 +73,20 @@ class ContextGrowth:
         return self.kv_moved + self.state_moved
 
 
-def by_kind(moved: Mapping[str, int]) -> dict[str, int]:
-    """Bytes of a step (the nine numbers of the lab's JSON) by what they are of: read and written together."""
+def by_kind(moved: Mapping[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Bytes of a step, as the lab's JSON has them, by what they are of: read and written together, each byte once."""
     both = {kind: moved[f"{kind}_read"] + moved[f"{kind}_write"] for kind in ("kv", "state", "conv")}
-    return {"weights": moved["weights"], **both, "logits": moved["logits"]}
+    experts, window, latent = (parts[part] for part in ("experts", "window", "latent"))
+    return {
+        "weights": moved["weights"] - experts,
+        "experts": experts,
+        "kv": both["kv"] - window - latent,
+        "window": window,
+        "latent": latent,
+        "state": both["state"],
+        "conv": both["conv"],
+        "logits": moved["logits"],
+    }
 
 
 def room(
@@ -114,7 +128,15 @@ def over_context(
     cached = np.asarray(contexts, dtype=np.float64)
     counted = named(convention)
     held = resident(spec, max_tokens=cached, formats=formats, convention=counted)
-    moved = decode(spec, cached + 1, formats=formats, convention=counted).bytes
+    step = decode(spec, cached + 1, formats=formats, convention=counted)
+    moved, by = step.bytes, by_kind(step.bytes.as_dict(), step.parts)
+    parts = {
+        "kv": held.kv_allocated - held.window - held.latent,
+        "window": held.window,
+        "latent": held.latent,
+        "state": held.state,
+        "conv": held.conv,
+    }
     replaced = replaced_kv_bytes_per_position(spec, formats=formats)
     return ContextGrowth(
         context=cached,
@@ -123,6 +145,8 @@ def over_context(
         kv_replaced=None if replaced is None else replaced * cached,
         kv_moved=_over(cached, moved.kv_read + moved.kv_write),
         state_moved=_over(cached, moved.state_read + moved.state_write + moved.conv_read + moved.conv_write),
+        parts_held={kind: _over(cached, amount) for kind, amount in parts.items()},
+        parts_moved={kind: _over(cached, by[kind]) for kind in parts},
     )
 
 

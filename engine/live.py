@@ -38,6 +38,7 @@ from engine.record import (
     RunView,
     Step,
     StepBytes,
+    StepParts,
 )
 
 _FROM_STEP = (
@@ -45,8 +46,9 @@ _FROM_STEP = (
     *("time_ns", "host_ns", "sample_ns", "detokenize_ns", "flops", "bound", "flags"),
 )
 _FROM_BYTES = tuple(StepBytes.model_fields)
+_FROM_PARTS = tuple(StepParts.model_fields)
 _LINES = tuple(PredictedNs.model_fields)
-COLUMNS = (*_FROM_STEP, *_FROM_BYTES, *(f"{line}_ns" for line in _LINES))
+COLUMNS = (*_FROM_STEP, *_FROM_BYTES, *_FROM_PARTS, *(f"{line}_ns" for line in _LINES))
 """The lists of a `steps` event, all of one length."""
 
 
@@ -57,6 +59,8 @@ def steps_event(steps: Sequence[Step], first: int) -> dict[str, Any]:
         event[name] = [getattr(step, name) for step in steps]
     for name in _FROM_BYTES:
         event[name] = [getattr(step.bytes, name) for step in steps]
+    for name in _FROM_PARTS:
+        event[name] = [getattr(step.parts, name) for step in steps]
     for line in _LINES:
         event[f"{line}_ns"] = [getattr(step.predicted_ns, line) for step in steps]
     return event
@@ -189,6 +193,12 @@ class LiveRun:
     def ended(self) -> bool:
         """Whether the record is there and nothing more will come."""
         return self.record is not None
+
+    def steps_left_s(self) -> float:
+        """How long the steps still to come take, if they take as long as those so far; the text may end sooner."""
+        with self._changed:
+            done, measured_s = len(self.steps), sum(step.time_ns for step in self.steps) / 1e9
+        return measured_s * max(0, self.request.max_new_tokens - done) / done if done else 0.0
 
     def view(self, since: int) -> RunView:
         """What a page shows: everything but the steps it has already, of which there are `since`."""

@@ -165,6 +165,7 @@ def _timed(case: _Case, step: StepLedger, communication: float) -> dict[str, Any
         "memory_time_s": step.bytes.total / case.roof.bytes_per_s,
         "flops": step.flops * case.devices,
         "bytes": {kind: moved * case.devices for kind, moved in step.bytes.as_dict().items()},
+        "parts": {part: moved * case.devices for part, moved in step.parts.items()},
         "intensity": step.intensity,
         "bound": roofline.bound(step, case.roof),
     }

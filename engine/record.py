@@ -69,6 +69,16 @@ class StepBytes(_Part):
         return self
 
 
+class StepParts(_Part):
+    """Parts of a step's bytes that are worth a name: of the weights, the routed `experts` that were read; of the KV
+    cache, read and written together, what lies in a sliding `window` and what is a compressed `latent`.
+    """
+
+    experts: Count = 0
+    window: Count = 0
+    latent: Count = 0
+
+
 class ResidentBytes(_Part):
     """Bytes held while a step runs; `kv_filled` is the part of `kv_allocated` that is in use."""
 
@@ -179,6 +189,7 @@ class Step(_Part):
     detokenize_ns: Count
     flops: Count
     bytes: StepBytes
+    parts: StepParts = StepParts()
     working_set_bytes: Count = 0
     resident_bytes: ResidentBytes
     predicted_ns: PredictedNs

@@ -169,6 +169,7 @@ def _check_summary(run: Run) -> None:
 # ---- CSV -----------------------------------------------------------------------------------------
 
 _BYTES = ("weights", "kv_read", "kv_write", "state_read", "state_write", "conv_read", "conv_write", "logits", "total")
+_PARTS = ("experts", "window", "latent")  # of weights and of KV, which hold them already
 _RESIDENT = ("weights", "kv_allocated", "kv_filled", "state", "conv")
 
 
@@ -205,6 +206,7 @@ def _csv_row(run_id: str, made_in: str, step: Step) -> dict[str, object]:
         "flops": step.flops,
     }
     row |= {f"moved_{kind}_bytes": getattr(step.bytes, kind) for kind in _BYTES}
+    row |= {f"part_{part}_bytes": getattr(step.parts, part) for part in _PARTS}
     row |= {f"resident_{kind}_bytes": getattr(step.resident_bytes, kind) for kind in _RESIDENT}
     row |= {
         "predicted_datasheet_ns": step.predicted_ns.datasheet,

@@ -28,7 +28,19 @@ from engine.model.latent import Form
 from engine.neighbours import Neighbours
 from engine.probe import load_average, probe
 from engine.protocol import RunJob
-from engine.record import SCHEMA, FinalState, ModelFacts, Output, Probe, Prompt, ResidentBytes, Run, Step, StepBytes
+from engine.record import (
+    SCHEMA,
+    FinalState,
+    ModelFacts,
+    Output,
+    Probe,
+    Prompt,
+    ResidentBytes,
+    Run,
+    Step,
+    StepBytes,
+    StepParts,
+)
 from engine.request import DTYPES
 from engine.sampling import Sampler
 from engine.spec import Spec
@@ -250,6 +262,7 @@ class RunInProgress:
             detokenize_ns=detokenize_ns,
             flops=predicted.ledger.flops,
             bytes=StepBytes(**bytes_with_experts(predicted.ledger, model.expert_bytes).as_dict()),
+            parts=StepParts(**predicted.ledger.parts | {"experts": model.expert_bytes}),
             working_set_bytes=predicted.ledger.working_set_bytes - expected + model.expert_bytes,
             experts_hit=list(model.experts_hit),
             expected_expert_bytes=expected,

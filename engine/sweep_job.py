@@ -195,7 +195,7 @@ def _point(case: dict[str, int], phase: str, predicted: Prediction) -> SweepPoin
             "phase": phase,
             "flops": step.flops,
             "moved_bytes": step.bytes.total,
-            "bytes": StepBytes(**step.bytes.as_dict(), **step.shares),
+            "bytes": StepBytes(**step.bytes.as_dict()),
             "working_set_bytes": step.working_set_bytes,
             "predicted_ns": Predicted(
                 datasheet=lines.datasheet, measured_roof=lines.measured_roof, expected=lines.expected

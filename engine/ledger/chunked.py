@@ -27,7 +27,7 @@ def merged(parts: list[StepLedger]) -> StepLedger:
     ops: dict[tuple[object, ...], Op] = {}
     for part in parts:
         for op in part.ops:
-            key = (op.name, op.rows, op.k, op.n, op.context, op.distinct)
+            key = (op.name, op.rows, op.k, op.n, op.context, op.distinct, op.memory)
             ops[key] = _together(ops[key], op) if key in ops else op
     return replace(
         parts[-1],

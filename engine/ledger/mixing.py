@@ -79,6 +79,7 @@ def _attention(writer: Writer, mixer: Attention) -> None:
             kv_read=batch * position * cached_read(step, mixer.window),
             kv_write=batch * position * cached_written(step, mixer.window),
         ),
+        memory="kv" if mixer.window is None else "window",
     )
     if mixer.output_gate:
         writer.between("output_gate", "elementwise", inner)
@@ -104,7 +105,7 @@ def _latent(writer: Writer, mixer: LatentAttention) -> None:
     moved = _latent_traffic(step, mixer)
     flops = per_pair * double_pairs(step, None) * batch
     width = mixer.heads * mixer.value_dim
-    writer.between("attention", "attention", width, flops=flops, context=step.context, moved=moved)
+    writer.between("attention", "attention", width, flops=flops, context=step.context, moved=moved, memory="latent")
     if mixer.output_gate:
         writer.linear("output_gate_proj")
         writer.between("output_gate", "elementwise", width)

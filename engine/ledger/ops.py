@@ -16,6 +16,7 @@ import numpy as np
 Amount: TypeAlias = Any
 
 Kind = Literal["linear", "attention", "norm", "rotary", "elementwise", "embedding", "conv", "recurrence"]
+Memory = Literal["kv", "window", "latent"]
 FIELDS = ("weights", "kv_read", "kv_write", "state_read", "state_write", "conv_read", "conv_write", "logits")
 
 
@@ -61,6 +62,7 @@ class Op:
 
     rows: rows of one occurrence. A linear maps `k` numbers a row to `n`; anything else works on `n` numbers a row.
     context: positions attended, for attention. distinct: experts read together, for routed ones.
+    memory: what kind of cache its `kv` bytes are of.
     Bytes are weights, cache, state and logits: activations between ops are not counted (they stay in cache at decode;
     accounting them is the calibration's business).
     """
@@ -75,6 +77,7 @@ class Op:
     bytes: Traffic = field(default_factory=Traffic)
     context: Amount = 0
     distinct: Amount = 0
+    memory: Memory = "kv"
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,15 @@ class StepLedger:
     def bytes(self) -> Traffic:
         """Bytes the step moves, by kind, whole batch."""
         return Traffic(*(sum(getattr(op.bytes, name) for op in self.ops) for name in FIELDS))
+
+    @cached_property
+    def parts(self) -> dict[str, Amount]:
+        """Bytes that are part of others and worth a name: routed `experts` of the weights; of the KV cache, read and
+        written together, what lies in a sliding `window` and what is a compressed `latent`.
+        """
+        cached = {kind: [op for op in self.ops if op.memory == kind] for kind in ("window", "latent")}
+        moved = {kind: sum(op.bytes.kv_read + op.bytes.kv_write for op in ops) for kind, ops in cached.items()}
+        return {"experts": sum(op.bytes.weights for op in self.ops if op.name.startswith("experts_")), **moved}
 
     @property
     def working_set_bytes(self) -> Amount:

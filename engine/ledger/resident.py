@@ -15,13 +15,18 @@ from engine.spec import Attention, GatedDeltaNet, KimiDelta, LatentAttention, Ma
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """Bytes held. `kv_filled` is the part of `kv_allocated` that holds positions already seen."""
+    """Bytes held. `kv_filled` is the part of `kv_allocated` that holds positions already seen.
+
+    window, latent: the parts of `kv_allocated` that lie in sliding windows, and that are compressed vectors.
+    """
 
     weights: Amount
     kv_allocated: Amount
     kv_filled: Amount
     state: Amount
     conv: Amount
+    window: Amount = 0
+    latent: Amount = 0
 
     @property
     def per_batch(self) -> Amount:
@@ -61,17 +66,22 @@ def resident(
     weights = plan(spec, formats).trunk_bytes
     if whole_checkpoint:
         weights += sum(extra.parameters for extra in spec.extras) * PLAIN_BYTES[formats.plain_format]
-    kv_allocated = kv_filled = state = conv = 0
+    kv_allocated = kv_filled = state = conv = window = latent = 0
     for layer, count in spec.groups:
         mixer, many = layer.mixer, count * batch
         if isinstance(mixer, Attention | LatentAttention):
-            kv_allocated = kv_allocated + many * _kv_bytes(step, mixer, max_tokens)
+            allocated = many * _kv_bytes(step, mixer, max_tokens)
+            kv_allocated = kv_allocated + allocated
             kv_filled = kv_filled + many * _kv_bytes(step, mixer, used)
+            if isinstance(mixer, LatentAttention):
+                latent = latent + allocated
+            elif mixer.window is not None:
+                window = window + allocated
         elif isinstance(mixer, GatedDeltaNet | KimiDelta | Mamba2):
             state = state + many * mixer.state_size * formats.state_bytes
             columns = step.convention.conv_columns(mixer.kernel)
             conv = conv + many * mixer.conv_channels * columns * formats.conv_bytes
-    return Resident(weights, kv_allocated, kv_filled, state, conv)
+    return Resident(weights, kv_allocated, kv_filled, state, conv, window, latent)
 
 
 def _kv_bytes(step: Step, mixer: Attention | LatentAttention, tokens: Amount) -> Amount:

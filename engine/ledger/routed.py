@@ -9,7 +9,7 @@ from engine.ledger.ops import Amount, StepLedger, Traffic
 
 def routed_bytes(step: StepLedger) -> Amount:
     """Bytes of routed experts in the step, by the expectation for uniform routing; 0 where there are none."""
-    return sum(op.bytes.weights for op in step.ops if op.name.startswith("experts_"))
+    return step.parts["experts"]
 
 
 def bytes_with_experts(step: StepLedger, read_bytes: int) -> Traffic:

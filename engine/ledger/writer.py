@@ -7,7 +7,7 @@ from typing import Literal
 
 from engine.ledger.convention import Convention
 from engine.ledger.formats import Formats
-from engine.ledger.ops import Amount, Kind, Op, Traffic, whole
+from engine.ledger.ops import Amount, Kind, Memory, Op, Traffic, whole
 from engine.ledger.plan import Ops
 
 
@@ -92,6 +92,7 @@ class Writer:
         flops: Amount = 0,
         context: Amount = 0,
         moved: Traffic | None = None,
+        memory: Memory = "kv",
     ) -> None:
         """Anything that is not a linear: `flops` and `moved` are those of one occurrence.
 
@@ -103,7 +104,8 @@ class Writer:
         if vectors is not None:
             flops = flops + 2 * self._vector_macs(vectors.vector_parameters) * self.step.rows
         weights = vectors.vector_bytes if vectors is not None else 0
-        self.ops.append(Op(name, kind, count, rows, 0, width, flops * count, _scaled(moved, weights, count), context))
+        moved = _scaled(moved, weights, count)
+        self.ops.append(Op(name, kind, count, rows, 0, width, flops * count, moved, context, memory=memory))
 
     def _vector_macs(self, parameters: int) -> int:
         return parameters if self.step.convention.vector_flops else 0

@@ -7,11 +7,25 @@ from typing import Any
 
 from engine.growth import ContextGrowth
 from engine.measured_points import MeasuredPoint
+from engine.roofline import Grid
 from pages._parts import figures, palette, terms
 from pages._parts.figures import entry
+from pages._parts.roofline_chart import kind_names
 from pages._parts.words import Words
 
 HEIGHT = 400
+Line = tuple[str, str, Grid, str, str]
+"""Group, name, values, colour and style of a curve."""
+
+ABOUT = {
+    "kv": terms.KV_CACHE,
+    "whole": terms.KV_CACHE,
+    "window": terms.WINDOW,
+    "latent": terms.LATENT,
+    "state": terms.STATE,
+    "conv": terms.CONV,
+    "replaced": terms.REPLACED,
+}
 # Models have no colour of their own in the lab: six that differ in light, in dark and for colour-blind eyes.
 MODEL_COLOURS = ("#2f7de1", "#f08c2e", "#2e9e5b", "#8e44c9", "#e0393e", "#3aa6a0")
 
@@ -51,19 +65,12 @@ def inside(
     t: Words, growth: ContextGrowth, count: str, crossover: int | None, measured: Sequence[MeasuredPoint] = ()
 ) -> dict[str, Any]:
     """One model: its KV against its state, and the context at which they are equal; what runs held, as measured."""
-    state = growth.state_held if count == "held" else growth.state_moved
-    kv = growth.kv_held if count == "held" else growth.kv_moved
-    lines = [
-        ("kv", t("KV cache"), kv, palette.KV, "line"),
-        ("state", t("recurrent state"), state, palette.STATE, "line"),
-    ]
+    lines = by_kind(t, growth, count)
     if count == "held" and growth.kv_replaced is not None:
         lines.insert(
             1, ("replaced", t("KV, were the recurrent layers attention"), growth.kv_replaced, palette.KV, "dash")
         )
-    lines = [line for line in lines if line[2].any()]
     data, legend = [], []
-    about = {"kv": terms.KV_CACHE, "state": terms.STATE, "replaced": terms.REPLACED}
     for group, name, ys, colour, style in lines:
         told = [
             figures.hover([name, t("context {context}", context=t.number(x)), t.size(y)])
@@ -72,7 +79,7 @@ def inside(
         data.append(
             figures.curve(growth.context, ys, group, colour, told, **({"dash": "dash"} if style == "dash" else {}))
         )
-        legend.append(entry(group, name, style, colour, t(about[group])))
+        legend.append(entry(group, name, style, colour, t(ABOUT[group])))
     for each in measured:
         told = [t("measured: {phase}", phase=t(each.phase)), t("run {id}", id=each.run_id), t.size(each.kv_held_bytes)]
         ring: dict[str, Any] = {"size": 11, "color": "rgba(0,0,0,0)", "line": {"width": 2.5, "color": palette.KV}}
@@ -99,6 +106,22 @@ def inside(
         height=HEIGHT - 60,
         alt=t("KV cache and recurrent state of one sequence against its context, and where they are equal."),
     )
+
+
+def by_kind(t: Words, growth: ContextGrowth, count: str) -> list[Line]:
+    """What a sequence holds, or moves, by kind. The state is drawn with its convolution, which is also drawn alone."""
+    parts = growth.parts_held if count == "held" else growth.parts_moved
+    names = kind_names(t)
+    lines: list[Line] = [
+        (kind, names[kind], parts[kind], figures.KIND_COLOURS[kind], "line") for kind in ("kv", "window", "latent")
+    ]
+    if sum(bool(line[2].any()) for line in lines) > 1:
+        whole = growth.kv_held if count == "held" else growth.kv_moved
+        lines.insert(0, ("whole", t("all of the cache"), whole, palette.KV, "dash"))
+    state = growth.state_held if count == "held" else growth.state_moved
+    lines.append(("state", names["state"], state, palette.STATE, "line"))
+    lines.append(("conv", t("of it, convolution state"), parts["conv"], palette.CONV, "line"))
+    return [line for line in lines if line[2].any()]
 
 
 def _title(t: Words, count: str) -> str:

@@ -15,7 +15,10 @@ from pages._parts.words import Words
 TEXT = "@text"
 KIND_COLOURS = {
     "weights": palette.WEIGHTS,
+    "experts": palette.EXPERTS,
     "kv": palette.KV,
+    "window": palette.WINDOW,
+    "latent": palette.LATENT,
     "state": palette.STATE,
     "conv": palette.CONV,
     "logits": palette.LOGITS,

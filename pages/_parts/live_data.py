@@ -8,20 +8,11 @@ from engine import checkpoint
 from engine.ceilings import Ceilings
 from engine.record import Run, RunView
 from engine.request import DTYPES
-from pages._parts import api, palette, session, terms
+from pages._parts import api, figures, palette, session, terms
 from pages._parts.links import View
 from pages._parts.words import Words
 
-_COLOURS = {
-    "prefill": palette.PREFILL,
-    "decode": palette.DECODE,
-    "weights": palette.WEIGHTS,
-    "kv": palette.KV,
-    "state": palette.STATE,
-    "conv": palette.CONV,
-    "logits": palette.LOGITS,
-    "floor": palette.FLOOR,
-}
+_COLOURS = {"prefill": palette.PREFILL, "decode": palette.DECODE, "floor": palette.FLOOR, **figures.KIND_COLOURS}
 
 
 SMALL_PARAMETERS = 3e9
@@ -108,7 +99,10 @@ def _words(t: Words) -> dict[str, str]:
         "roof": t("measured roof"),
         "floor": t("datasheet floor"),
         "weights": t("weights"),
+        "experts": t("experts"),
         "kv": t("KV cache"),
+        "window": t("KV of sliding windows"),
+        "latent": t("compressed KV (latent)"),
         "state": t("recurrent state"),
         "conv": t("convolution state"),
         "logits": t("logits"),
@@ -118,7 +112,10 @@ def _words(t: Words) -> dict[str, str]:
         "about_roof": t(terms.ROOF),
         "about_floor": t(terms.FLOOR),
         "about_weights": t(terms.WEIGHTS),
+        "about_experts": t(terms.EXPERTS),
         "about_kv": t(terms.KV_CACHE),
+        "about_window": t(terms.WINDOW),
+        "about_latent": t(terms.LATENT),
         "about_state": t(terms.STATE),
         "about_conv": t(terms.CONV),
         "about_logits": t(terms.LOGITS),

@@ -214,7 +214,7 @@ def _legend(t: Words, measured: Sequence[MeasuredPoint], *, is_here: bool) -> fi
 def bytes_bar(t: Words, document: dict[str, Any]) -> dict[str, Any]:
     """Which bytes the prefill and the decode step move, as two stacked bars on one scale."""
     rows = [(t("decode"), document["decode"]), (t("prefill"), document["prefill"])]
-    split = [growth.by_kind(step["bytes"]) for _, step in rows]
+    split = [growth.by_kind(step["bytes"], step["parts"]) for _, step in rows]
     shown = [kind for kind in figures.KIND_COLOURS if any(each[kind] for each in split)]
     names = kind_names(t)
     bars = [
@@ -275,10 +275,13 @@ def _share(t: Words, part: int, total: int) -> str:
 
 
 def kind_names(t: Words) -> dict[str, str]:
-    """The five kinds of bytes by name."""
+    """The kinds of bytes by name."""
     return {
         "weights": t("weights"),
+        "experts": t("experts"),
         "kv": t("KV cache"),
+        "window": t("KV of sliding windows"),
+        "latent": t("compressed KV (latent)"),
         "state": t("recurrent state"),
         "conv": t("convolution state"),
         "logits": t("logits"),
@@ -289,7 +292,10 @@ def kind_legend(t: Words, shown: Sequence[str]) -> figures.Legend:
     """A legend of these kinds of bytes."""
     about = {
         "weights": terms.WEIGHTS,
+        "experts": terms.EXPERTS,
         "kv": terms.KV_CACHE,
+        "window": terms.WINDOW,
+        "latent": terms.LATENT,
         "state": terms.STATE,
         "conv": terms.CONV,
         "logits": terms.LOGITS,

@@ -7,11 +7,13 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from engine import growth
 from engine.errors import N_, Sentence
 from engine.record import Run, Summary
 from pages._parts import components, session, terms
 from pages._parts.links import build_link
 from pages._parts.plain import plain
+from pages._parts.roofline_chart import kind_names
 from pages._parts.words import Words
 
 MAX_CHIPS = 400
@@ -120,8 +122,7 @@ def _table(t: Words, run: Run) -> None:
         t("measured, ms"): [step.time_ns / 1e6 for step in run.steps],
         t("expected, ms"): [step.predicted_ns.expected / 1e6 for step in run.steps],
         t("roof, ms"): [step.predicted_ns.measured_roof / 1e6 for step in run.steps],
-        t("weights, MB"): [step.bytes.weights / 1e6 for step in run.steps],
-        t("KV cache, MB"): [(step.bytes.kv_read + step.bytes.kv_write) / 1e6 for step in run.steps],
+        **_bytes_columns(t, run),
         "MFLOP": [step.flops / 1e6 for step in run.steps],
         t("bound by"): [t(step.bound) for step in run.steps],
     }
@@ -129,6 +130,14 @@ def _table(t: Words, run: Run) -> None:
     numeric = [name for name, values in columns.items() if values and isinstance(values[0], float)]
     st.dataframe(pd.DataFrame(columns), hide_index=True, height=320, column_config=dict.fromkeys(numeric, decimals),
                  alt=t("Each step of the run: measured and predicted time, bytes, and what binds it."))  # fmt: skip
+
+
+def _bytes_columns(t: Words, run: Run) -> dict[str, list[Any]]:
+    """Megabytes moved by kind, for the kinds there are."""
+    kinds = [growth.by_kind(step.bytes.model_dump(), step.parts.model_dump()) for step in run.steps]
+    names = kind_names(t)
+    shown = [kind for kind in names if kind in ("weights", "kv") or any(each[kind] for each in kinds)]
+    return {t("{kind}, MB", kind=names[kind]): [each[kind] / 1e6 for each in kinds] for kind in shown}
 
 
 def _tokens(t: Words, run: Run) -> None:

@@ -126,3 +126,15 @@ LATENT_FORM = N_(
     "Absorbed: each step turns its queries into the cache's compressed form and reads the cache as it is. Re-expanded: "
     "each step makes keys and values of every position anew, which moves many more bytes for the same result."
 )
+EXPERTS = N_(
+    "Experts: of many feed-forward parts a router picks a few for each token. Only those a step hits are read; "
+    "how many that were is recorded with each step."
+)
+WINDOW = N_(
+    "Sliding window: some layers look back over a fixed number of tokens only, and keep no more than those. Their "
+    "cache stops growing."
+)
+LATENT = N_(
+    "Latent attention: one compressed vector a token, shared by all heads, is kept in place of a key and a value for "
+    "each head."
+)

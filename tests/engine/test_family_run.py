@@ -54,6 +54,7 @@ def test_a_record_holds_the_experts_that_were_read(tmp_path: Path, in_demo_home:
         assert len(step.experts_hit) == 4
         assert step.experts_hit == [3, 3, 3, 3]
         assert step.expected_expert_bytes == routed_bytes(counted)
+        assert step.parts.experts == sum(step.experts_hit) * one
         assert step.bytes.weights == counted.bytes.weights - routed_bytes(counted) + sum(step.experts_hit) * one
 
 
@@ -87,6 +88,7 @@ def test_both_forms_of_latent_attention_write_the_same_and_move_other_bytes(
     # query and key costs 12 + 8 + 10 multiply-adds a head, where absorbed it costs 24 + 8 + 24.
     applied = 2 * 24 * 6 * 22 * (second.context - 1)
     assert second.flops - first.flops == 4 * 2 * (applied + 2 * 6 * (30 - 56) * second.context)
+    assert first.parts.latent == first.bytes.kv_read + first.bytes.kv_write
     assert absorbed.steps[0].bytes == expanded.steps[0].bytes, "a prompt runs in one way"
 
 

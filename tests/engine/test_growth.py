@@ -71,8 +71,29 @@ def test_each_kind_of_memory_has_its_shape() -> None:
 
 
 def test_kinds_of_bytes_add_up_to_the_total() -> None:
-    moved = predict(ANCHOR, "h100-sxm", batch=7)["decode"]["bytes"]
-    assert sum(growth.by_kind(moved).values()) == moved["total"]
+    for model in (ANCHOR, "openai/gpt-oss-20b", "deepseek-ai/DeepSeek-V3", "moonshotai/Kimi-Linear-48B-A3B-Instruct"):
+        step = predict(model, "h100-sxm", batch=7)["decode"]
+        kinds = growth.by_kind(step["bytes"], step["parts"])
+        assert sum(kinds.values()) == step["bytes"]["total"]
+        assert min(kinds.values()) >= 0
+        grown = growth.over_context(catalogue.load(model), (1, 500, 8000), **RULES)
+        assert sum(grown.parts_held.values()).tolist() == grown.held.tolist()  # type: ignore[attr-defined]
+        assert sum(grown.parts_moved.values()).tolist() == grown.moved.tolist()  # type: ignore[attr-defined]
+
+
+def test_windows_latents_and_experts_are_kinds_of_their_own() -> None:
+    """By hand from the configs: gpt-oss-20b has 12 of 24 layers with a window of 128, 8 KV heads of 64."""
+    rules = {"formats": Formats(), "convention": "engine"}
+    step = predict("openai/gpt-oss-20b", "h100-sxm", preset="engine", context=1000, kv="bf16", weights="bf16")["decode"]
+    assert step["parts"]["window"] == 12 * 2 * 8 * 64 * 2 * (127 + 1)
+    # 4 of 32 experts a token: gate, up and down of 2880 x 2880 with their biases, in 24 layers.
+    assert step["parts"]["experts"] == 24 * 4 * (3 * 2880 * 2880 + 3 * 2880) * 2
+    grown = growth.over_context(catalogue.load("openai/gpt-oss-20b"), (64, 1000), **rules)  # type: ignore[arg-type]
+    assert list(grown.parts_held["window"]) == [12 * 2048 * 64, 12 * 2048 * 128]
+    assert list(grown.parts_held["kv"]) == [12 * 2048 * 64, 12 * 2048 * 1000]
+    latent = growth.over_context(catalogue.load("deepseek-ai/DeepSeek-V3"), (1000,), **rules)  # type: ignore[arg-type]
+    assert latent.parts_held["latent"][0] == 61 * (512 + 64) * 2 * 1000
+    assert latent.parts_held["kv"][0] == 0
 
 
 def _token(device: str, of: str = "weights", **changes: int):  # type: ignore[no-untyped-def]

@@ -2,7 +2,7 @@
 // Traces are only ever extended; the node and the reader's zoom stay for as long as the page does.
 
 const LINES = ["expected", "roof", "floor"]
-const KINDS = ["weights", "kv", "state", "conv", "logits"]
+const KINDS = ["weights", "experts", "kv", "window", "latent", "state", "conv", "logits"]
 const TRACES = ["prefill", "decode", ...LINES, ...KINDS]
 const HALF_STEP = 0.46
 
@@ -119,9 +119,13 @@ function joined(batches) {
 }
 
 function bytesByKind(batch, at) {
+  const { experts, window, latent } = batch
   return {
-    weights: batch.weights[at],
-    kv: batch.kv_read[at] + batch.kv_write[at],
+    weights: batch.weights[at] - experts[at],
+    experts: experts[at],
+    kv: batch.kv_read[at] + batch.kv_write[at] - window[at] - latent[at],
+    window: window[at],
+    latent: latent[at],
     state: batch.state_read[at] + batch.state_write[at],
     conv: batch.conv_read[at] + batch.conv_write[at],
     logits: batch.logits[at],

@@ -218,7 +218,8 @@ class LiveView {
   has(name) {
     const trace = this.node?.data?.[TRACES.indexOf(name)]
     if (!trace) return false
-    if (name === "prefill" || name === "decode" || name === "expected" || name === "roof" || name === "weights" || name === "kv") return true
+    if (name === "prefill" || name === "decode" || name === "expected" || name === "roof" || name === "weights") return true
+    if (name === "kv" && !this.has("window") && !this.has("latent")) return true
     return trace.y.some((value) => value)
   }
 
