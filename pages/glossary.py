@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import streamlit as st
 
+from engine.errors import N_
 from pages._lesson import formulas
 from pages._lesson.glossary import TERMS
 from pages._parts import session
+from pages._parts.links import build_link
+
+PAGES = {
+    "steps": N_("Step by step"),
+    "roofline": N_("Roofline"),
+    "shapes": N_("Shapes"),
+    "batch": N_("Batch and memory"),
+    "memory": N_("KV and state"),
+    "devices": N_("Devices"),
+    "map": N_("How it got faster"),
+    "machine": N_("This machine"),
+}
 
 t = session.words()
 st.title(t("Words"))
@@ -28,9 +41,17 @@ def explanation(name: str, text: str) -> str:
     return rest[:1].upper() + rest[1:] if is_name else text
 
 
+def way(page: str) -> str:
+    """A link to the page where the term is at work, or nothing."""
+    if page not in PAGES:
+        return ""
+    title = t(PAGES[page])
+    return f" [→ {title}]({build_link(session.base_path(), page=page, language=t.language)})"
+
+
 shown = sorted(
     (
-        (t(term.name), explanation(t(term.name), t(term.text)), name)
+        (t(term.name), explanation(t(term.name), t(term.text)) + way(term.page))
         for name, term in TERMS.items()
         if wanted in t(term.name).lower() or wanted in t(term.text).lower() or wanted == name
     ),
@@ -39,6 +60,6 @@ shown = sorted(
 if not shown:
     st.info(t("No term of the lab has this in its name or explanation."))
 with st.container(key="glossary"):
-    st.markdown("\n".join(f"- **{name}**: {text}" if name else f"- {text}" for name, text, _ in shown))
+    st.markdown("\n".join(f"- **{name}**: {text}" if name else f"- {text}" for name, text in shown))
 st.header(t("Formulas"))
 formulas.show(t)
