@@ -6,7 +6,6 @@ A forecast is a record of its own: it is stored first, and a run that pulls a le
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic import Field
@@ -399,25 +398,31 @@ def marks_of(asked: RunRequest) -> tuple[str, str]:
     return (forecast_id, lever) if isinstance(forecast_id, str) and isinstance(lever, str) else ("", "")
 
 
-def miss(lever: Lever, gain: float, said: Callable[[str], Sentence] = lambda text: Sentence(template=text)) -> Sentence:
-    """A sentence on how far the measured gain lies from the predicted one, and the likely reason."""
+def miss(lever: Lever, gain: float, *, disturbed: bool = False) -> Sentence:
+    """A sentence on how far the measured gain lies from the predicted one, and the likely reason.
+
+    disturbed: others used the machine during one of the two runs.
+    """
     off = gain / lever.gain - 1
-    if abs(off) <= 0.1:
-        return said(N_("As predicted, within a tenth."))
-    less: dict[str, str] = {
-        "weights": N_(
-            "Less than the bytes promise: turning the stored numbers into what is multiplied takes time too."
-        ),
-        "kv": N_("Less than the bytes promise: the cache is turned into what is multiplied at every step."),
-        "batch": N_(
-            "Less than predicted: the kernel for several rows does not read as fast as the one for a single row."
-        ),
-        "context": N_("Less than predicted: so short a context costs next to nothing already."),
-        "lookup": N_("Less than predicted: a check of several rows costs more than the pass it was reckoned as."),
-    }
-    more: dict[str, str] = {
-        "weights": N_("More than predicted: the kernel for this format reads faster than the one the base run used."),
-        "lookup": N_("More than predicted: checking several rows costs less than was reckoned."),
-    }
-    other = N_("More than predicted: one of the two runs was disturbed, or the base run was slower than expected.")
-    return said(less.get(lever.kind, other)) if off < 0 else said(more.get(lever.kind, other))
+    if abs(off) <= CLOSE:
+        return Sentence(template=N_("As predicted, within a tenth."))
+    if disturbed:
+        return Sentence(
+            template=N_("Other programs used the machine during one of the two runs: the difference says nothing yet.")
+        )
+    return Sentence(template=LESS[lever.kind] if off < 0 and lever.kind in LESS else MORE.get(lever.kind, OTHERWISE))
+
+
+CLOSE = 0.1
+LESS: dict[str, str] = {
+    "weights": N_("Less than the bytes promise: turning the stored numbers into what is multiplied takes time too."),
+    "kv": N_("Less than the bytes promise: the cache is turned into what is multiplied at every step."),
+    "batch": N_("Less than predicted: the kernel for several rows does not read as fast as the one for a single row."),
+    "context": N_("Less than predicted: so short a context costs next to nothing already."),
+    "lookup": N_("Less than predicted: a check of several rows costs more than the pass it was reckoned as."),
+}
+MORE: dict[str, str] = {
+    "weights": N_("More than predicted: the kernel for this format reads faster than the one the base run used."),
+    "lookup": N_("More than predicted: checking several rows costs less than was reckoned."),
+}
+OTHERWISE = N_("More than predicted: the base run was slower than expected, or this one faster.")

@@ -104,7 +104,7 @@ if shown is not None:
     choose(shown)
     try:
         forecast, is_kept = lever_results.forecast_of(shown)
-        results = lever_results.results(forecast)
+        results = lever_results.results(shown, forecast)
     except LabError as error:
         st.error(plain(t.sentence(error.sentence)), icon=":material/error:")
     else:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from engine import broker, levers, lookups
 from engine.ceilings import Ceilings
 from engine.errors import LabError
+from engine.judging import run_flags
 from engine.levers import Foretold, Lever, LeversRecord
 from engine.lookups import LookupRecord
 from engine.record import Run
@@ -27,6 +28,7 @@ class Result:
     acceptance: float | None = None
     passes: int | None = None
     same: bool | None = None
+    disturbed: bool = False
 
 
 def forecast_of(run: Run) -> tuple[LeversRecord, bool]:
@@ -66,15 +68,17 @@ def pull(run: Run, lever: Lever, owner: str) -> None:
         lab.submit(levers.mark(lever.request, forecast.id, lever.name), owner)
 
 
-def results(forecast: LeversRecord) -> dict[str, Result]:
-    """The newest measurement that answers each lever."""
+def results(run: Run, forecast: LeversRecord) -> dict[str, Result]:
+    """The newest measurement that answers each lever of a run."""
     lab, found = broker.current(), dict[str, Result]()
     base = forecast.base_measured.tokens_per_s
+    was_disturbed = run.summary is not None and "disturbed" in run.summary.flags
     for row in lab.runs(LISTED, forecast.request.model):
         if row.forecast == forecast.id and row.state == "done" and row.lever not in found:
             measured = _of_run(lab.record(row.id))
+            disturbed = was_disturbed or "disturbed" in row.flags
             if measured is not None:
-                found[row.lever] = Result(measured, measured.tokens_per_s / base, ("run", row.id))
+                found[row.lever] = Result(measured, measured.tokens_per_s / base, ("run", row.id), disturbed=disturbed)
     for experiment in lab.experiments.newest("lookup", LISTED, forecast.request.model):
         if experiment.belongs_to == forecast.id and experiment.state == "done" and "lookup" not in found:
             record = lab.experiments.record(experiment.id)
@@ -86,6 +90,7 @@ def results(forecast: LeversRecord) -> dict[str, Result]:
                     record.acceptance,
                     len(record.points),
                     record.same_as_greedy,
+                    disturbed=record.ceilings is not None and bool(run_flags([], record.probe, record.ceilings)),
                 )
     return found
 

@@ -86,7 +86,7 @@ def _found(t: Words, lever: Lever, result: Result | None) -> None:
         st.caption(
             t("Every token is greedy's own.") if result.same else t("The tokens differ from greedy's: a defect.")
         )
-    st.caption(plain(t.sentence(levers.miss(lever, result.gain))))
+    st.caption(plain(t.sentence(levers.miss(lever, result.gain, disturbed=result.disturbed))))
     if name == "run":
         st.markdown(f"[{t('the run')}]({session.base_path()}/?run={record_id}&lang={t.language})")
     else:

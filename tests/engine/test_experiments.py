@@ -17,6 +17,7 @@ from engine.broker import Broker
 from engine.cache import KVCache
 from engine.errors import LabError
 from engine.experiment import general
+from engine.lookups import LookupRecord, LookupRequest
 from engine.protocol import Cancel, ExperimentJob
 from engine.shapes import ShapeRecord, ShapeRequest
 from engine.sweep_job import _fill
@@ -264,3 +265,29 @@ def test_the_command_line_prints_one_table(broker: Broker, tmp_path: Path, capsy
     assert [line.split(",")[2] for line in lines] == ["rows", "1", "8"]
     assert cli.main(["shapes", "--rows", "1,x"]) == 1
     assert "--rows is 1,x" in capsys.readouterr().err
+
+
+def test_drafts_are_foretold_checked_and_the_tokens_are_greedys(worker: Worker) -> None:
+    asked = LookupRequest(model=MODEL, prompt="one two one two one two one", max_new_tokens=24, drafts=4)
+    job = ExperimentJob(
+        id="lookuplookup",
+        created_at="2026-01-02T03:04:05+00:00",
+        request=asked,
+        ceilings=made_up_ceilings(worker.device),
+    )
+    worker.send(job.to_line())
+    events = worker.until("finished")
+    said = [event.record for event in events if event.event == "recorded"]
+    final = events[-1].record
+    assert isinstance(final, LookupRecord), events[-1].error
+    assert final.state == "done"
+    assert measured(said[0]) == 0
+    assert [point.predicted_ns for point in said[0].points] == [point.predicted_ns for point in final.points]
+    assert final.same_as_greedy is True
+    assert measured(final) == len(final.points)
+    assert 1 + sum(point.check.gained for point in final.points) == len(final.token_ids) == 24
+    assert len(final.greedy_ns) == 2 * 23
+    assert final.gain is not None
+    table = experiment_record.to_csv(final).splitlines()
+    assert table[0].startswith("experiment_id,kind,drafted,kept,context,again,time_ns")
+    assert len(table) == 1 + len(final.points)
