@@ -32,6 +32,27 @@ class MeasuredPoint:
         return self.tokens / self.time_s
 
 
+@dataclass(frozen=True, slots=True)
+class HeldPoint:
+    """Bytes that one sequence of a run held after a step: the filled cache, the recurrent state, its convolution's."""
+
+    context: int
+    kv: float
+    state: float
+    conv: float
+
+
+def held(run: Run, *, most: int = 80) -> list[HeldPoint]:
+    """What a run held as its context grew, at no more than `most` of its steps, the last one among them."""
+    every = max(1, -(-len(run.steps) // most))
+    batch = run.request.batch
+    found = []
+    for step in reversed(run.steps[::-1][::every]):
+        bytes_ = step.resident_bytes
+        found.append(HeldPoint(step.context, bytes_.kv_filled / batch, bytes_.state / batch, bytes_.conv / batch))
+    return found
+
+
 def points(run: Run) -> list[MeasuredPoint]:
     """The prefill and the median decode step of a run; empty where it measured none."""
     decodes = sorted((step for step in run.steps if step.phase == "decode" and step.time_ns), key=lambda s: s.time_ns)

@@ -11,6 +11,7 @@ from pages._parts import (
     context_charts,
     last_run,
     overlay,
+    run_growth,
     scene,
     scene_controls,
     scene_parts,
@@ -84,6 +85,7 @@ def crossings(t: Words, view: scene.Scene) -> None:
             help=t(terms.CROSSOVER),
         )
     components.figure(context_charts.inside(t, shown, "held", replaced, overlay.measured(view.runs)), key="inside_held")
+    run_growth.draw(t, overlay.records(view.runs))
     if replaced is not None:
         st.markdown(
             t(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine.growth import ContextGrowth
-from engine.measured_points import MeasuredPoint
+from engine.measured_points import HeldPoint, MeasuredPoint
 from engine.roofline import Grid
 from pages._parts import figures, palette, terms
 from pages._parts.figures import entry
@@ -105,6 +105,51 @@ def inside(
         legend,
         height=HEIGHT - 60,
         alt=t("KV cache and recurrent state of one sequence against its context, and where they are equal."),
+    )
+
+
+def run_over_prediction(t: Words, growth: ContextGrowth, held: Sequence[HeldPoint]) -> dict[str, Any]:
+    """What one run held, step by step, over what its own model should hold at that context."""
+    names = kind_names(t)
+    predicted = {"kv": growth.kv_held, "state": growth.parts_held["state"], "conv": growth.parts_held["conv"]}
+    data, legend, ends = [], [], []
+    for kind, line in predicted.items():
+        measured = [getattr(each, kind) for each in held]
+        if not any(measured) and not line.any():
+            continue
+        colour = figures.KIND_COLOURS[kind]
+        data.append(figures.curve(growth.context, line, kind, colour))
+        told = [
+            figures.hover(
+                [
+                    t("measured: {kind}", kind=names[kind]),
+                    t("context {context}", context=t.number(each.context)),
+                    t("held {size}", size=t.size(size)),
+                ]
+            )
+            for each, size in zip(held, measured, strict=True)
+        ]
+        data.append(
+            figures.curve([each.context for each in held], measured, kind, colour, told)
+            | {
+                "mode": "markers",
+                "marker": {"size": 7, "color": "rgba(0,0,0,0)", "line": {"width": 2, "color": colour}},
+            }
+        )
+        legend.append(entry(kind, names[kind], "line", colour, t(ABOUT[kind])))
+        ends += [each for each in (*measured, float(line[-1])) if each]
+    legend.append(entry("", t("measured"), "open", figures.TEXT, t(terms.MEASURED)))
+    layout = {
+        "xaxis": {"title": {"text": t("context, tokens"), "standoff": 8, "font": {"size": 12}}, "rangemode": "tozero"},
+        "yaxis": figures.log_axis(_title(t, "held"), min(ends) / 2, max(ends) * 2, t.size, most=6),
+    }
+    return figures.component_data(
+        t,
+        data,
+        layout,
+        legend,
+        height=HEIGHT - 60,
+        alt=t("What a run's cache and state held as its context grew, as measured, over the prediction."),
     )
 
 
