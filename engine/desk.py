@@ -272,8 +272,10 @@ class Desk:
 
     def _wait_s(self, ahead: int) -> float:
         usual = statistics.median(self._run_seconds) if self._run_seconds else FIRST_GUESS_S
-        running = max(0.0, usual - (time.monotonic() - self._began)) if self._doing else 0.0
-        return running + ahead * usual
+        left = max(0.0, usual - (time.monotonic() - self._began)) if self._doing else 0.0
+        if isinstance(self._doing, LiveRun) and self._doing.steps:  # they say more than what was usual
+            left = self._doing.steps_left_s()
+        return left + ahead * usual
 
     # ---- ceilings and tasks ----------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ def exchange(t: Words, before: Estimate, after: Estimate, unit: str) -> None:
                 delta_arrow="off",
                 help=t(about),
                 border=True,
-                width=178,
+                width=165,
             )
     st.markdown(_verdict(t, before, after, change))
 

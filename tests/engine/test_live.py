@@ -97,6 +97,14 @@ def test_a_place_is_said_when_it_changes() -> None:
     assert (each.view(0).place, each.view(0).expected_wait_s) == (1, 10.0)
 
 
+def test_what_is_left_of_a_run_is_told_by_its_own_steps() -> None:
+    each = LiveRun("a" * 12, "a", RunRequest(model="tiny", prompt="x", max_new_tokens=10), "2026-01-02T03:04:05+00:00")
+    assert each.steps_left_s() == 0.0
+    each.extend(run(each.id, decode_ns=(1_000_000_000,) * 3).steps)
+    done_s = sum(step.time_ns for step in each.steps) / 1e9
+    assert each.steps_left_s() == pytest.approx(done_s / 4 * 6)
+
+
 def test_a_viewer_whose_loop_is_gone_does_no_harm() -> None:
     each = live()
 
