@@ -14,7 +14,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 
-def load(source: str, device: str = "cpu", dtype: str = "float32", max_tokens: int | None = None) -> Model:
+def load(
+    source: str,
+    device: str = "cpu",
+    dtype: str = "float32",
+    max_tokens: int | None = None,
+    weights: str | None = None,
+) -> Model:
     """Load a decoder ready for `prefill` and `decode`.
 
     Args:
@@ -23,13 +29,14 @@ def load(source: str, device: str = "cpu", dtype: str = "float32", max_tokens: i
         device: a torch device name: "cpu", "cuda", "mps" or "xpu".
         dtype: what weights, activations and cache are held in: "float32" or "bfloat16".
         max_tokens: positions the caches can hold; None takes the model's own context limit.
+        weights: what matrices are held in where it is not `dtype`: "bf16", "int8", "int4", "int4-g32", "int4-g64".
 
     Raises:
         engine.errors.LabError: one sentence saying what is wrong with the source and what would be right.
     """
     from engine.model import load as _load
 
-    return _load(source, device=device, dtype=dtype, max_tokens=max_tokens)
+    return _load(source, device=device, dtype=dtype, max_tokens=max_tokens, weights=weights)
 
 
 def __getattr__(name: str) -> Any:

@@ -29,30 +29,30 @@ class Bench:
 
     def __init__(self) -> None:
         self._model: Model | None = None
-        self._loaded: tuple[str, str, str] | None = None
-        self._shapes: tuple[Spec, str] = (catalogue.load(DEMO_MODEL), "fp32")
+        self._loaded: tuple[str, str, str, str | None] | None = None
+        self._shapes: tuple[Spec, str, str | None] = (catalogue.load(DEMO_MODEL), "fp32", None)
 
-    def has(self, source: Source, device: torch.device, dtype: str) -> bool:
-        """Whether this very model is loaded."""
-        return self._loaded == (source.weights_hash(), str(device), dtype)
+    def has(self, source: Source, device: torch.device, dtype: str, weights: str | None = None) -> bool:
+        """Whether this very model is loaded. `weights`: the format of its matrices where it is not `dtype`."""
+        return self._loaded == (source.weights_hash(), str(device), dtype, weights)
 
-    def held_bytes(self, source: Source, device: torch.device, dtype: str) -> int:
+    def held_bytes(self, source: Source, device: torch.device, dtype: str, weights: str | None = None) -> int:
         """What a run of this model need not take anew: its weights, and the caches of the run before."""
-        if self._model is None or not self.has(source, device, dtype):
+        if self._model is None or not self.has(source, device, dtype, weights):
             return 0
         caches = self._model.cache.bytes
         return self._model.resident_weight_bytes + caches.kv_allocated + caches.state + caches.conv
 
-    def model(self, source: Source, device: torch.device, dtype: str) -> Model:
+    def model(self, source: Source, device: torch.device, dtype: str, weights: str | None = None) -> Model:
         """The model of a source, loaded if it is not; the one before it is let go first.
 
         Raises:
             LabError: the source's weights cannot be used, or the engine does not run its family.
         """
-        if not self.has(source, device, dtype) or self._model is None:
+        if not self.has(source, device, dtype, weights) or self._model is None:
             self.clear()
-            self._model = load(source, device=str(device), dtype=dtype)
-            self._loaded = (source.weights_hash(), str(device), dtype)
+            self._model = load(source, device=str(device), dtype=dtype, weights=weights)
+            self._loaded = (source.weights_hash(), str(device), dtype, weights)
         return self._model
 
     def clear(self) -> None:
@@ -68,27 +68,33 @@ class Bench:
         Raises:
             Stopped: the job was cancelled.
         """
-        spec, dtype = self._shapes
-        return self._add_model(self._general(device, teller), spec, dtype, teller)
+        return self._add_model(self._general(device, teller), *self._shapes, teller)
 
     def ceilings(
-        self, device: torch.device, spec: Spec, dtype: str, known: Ceilings | None, teller: Teller
+        self,
+        device: torch.device,
+        spec: Spec,
+        dtype: str,
+        known: Ceilings | None,
+        teller: Teller,
+        weights: str | None = None,
     ) -> Ceilings:
         """Ceilings that hold for this device and know this model's shapes; measured where there are none.
 
         Args:
             dtype: "fp32" or "bf16".
             known: what the store has; used if it was measured on this device with this software and threads.
+            weights: the format of the matrices where it is not `dtype`.
 
         Raises:
             Stopped: the job was cancelled.
         """
-        self._shapes = (spec, dtype)
+        self._shapes = (spec, dtype, weights)
         known = self.general(device, known, teller)
-        if not _of_model(known, spec, dtype).linear:
-            known = self._add_model(known, spec, dtype, teller)
+        if not _of_model(known, *self._shapes).linear:
+            known = self._add_model(known, *self._shapes, teller)
             teller.ceilings(known)
-        return _of_model(known, spec, dtype)
+        return _of_model(known, *self._shapes)
 
     def general(self, device: torch.device, known: Ceilings | None, teller: Teller) -> Ceilings:
         """Ceilings that hold for this device, whatever model they know; measured where there are none.
@@ -105,9 +111,9 @@ class Bench:
         tell = teller.progress("calibrating")
         return calibrate(device, settings.threads(), progress=tell, should_stop=teller.cancelled)
 
-    def _add_model(self, ceilings: Ceilings, spec: Spec, dtype: str, teller: Teller) -> Ceilings:
+    def _add_model(self, ceilings: Ceilings, spec: Spec, dtype: str, weights: str | None, teller: Teller) -> Ceilings:
         tell, neighbours = teller.progress("calibrating"), Neighbours()
-        added = for_model(ceilings, spec, dtype, progress=tell, should_stop=teller.cancelled)
+        added = for_model(ceilings, spec, dtype, progress=tell, should_stop=teller.cancelled, weights=weights)
         return added.model_copy(update={"other_cores": busiest(added.other_cores, neighbours.other_cores())})
 
 
@@ -116,9 +122,9 @@ def busiest(before: float | None, now: float | None) -> float | None:
     return max((cores for cores in (before, now) if cores is not None), default=None)
 
 
-def _of_model(ceilings: Ceilings, spec: Spec, dtype: str) -> Ceilings:
+def _of_model(ceilings: Ceilings, spec: Spec, dtype: str, weights: str | None) -> Ceilings:
     """The same without the points of other models: all that this model's predictions use, and a record needs."""
-    key = (dtype, weight_bytes(spec, dtype))
+    key = (dtype, weight_bytes(spec, dtype, weights))
     return ceilings.model_copy(
         update={
             "linear": [point for point in ceilings.linear if (point.dtype, point.working_set_bytes) == key],

@@ -84,14 +84,29 @@ class KVCache:
         allocated = self._kv.nbytes
         return CacheBytes(kv_allocated=allocated, kv_filled=allocated * self.length // max(self.positions, 1))
 
+    @property
+    def storage(self) -> Tensor:
+        """All of it, [layers, 2, B, Hkv, positions, d]: for kernels that find their places themselves."""
+        return self._kv
+
+    def take(self, tokens: int) -> int:
+        """Take the next `tokens` positions of every sequence; the first of them.
+
+        Raises:
+            LabError: there are fewer positions left than that. The cache never grows.
+        """
+        start = self.length
+        self.length = end_within(self.positions, start + tokens)
+        return start
+
     def extend(self, tokens: int) -> list[LayerViews]:
         """Take the next `tokens` positions of every sequence; return each layer's views for this step.
 
         Raises:
             LabError: there are fewer positions left than that. The cache never grows.
         """
-        start, end = self.length, end_within(self.positions, self.length + tokens)
-        self.length = end
+        start = self.take(tokens)
+        end = self.length
         written = self._kv[:, :, :, :, start:end].unbind(0)
         filled = self._kv[:, :, :, :, :end].flatten(0, 1).unbind(0)
         return [LayerViews(*views) for views in zip(written, filled[::2], filled[1::2], strict=True)]

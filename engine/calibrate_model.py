@@ -8,11 +8,13 @@ its spread.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TypeVar
 
 import torch
 
 from engine import device as devices
+from engine import ledger
 from engine.calibrate_parts import walk_parts
 from engine.ceilings import Ceilings, LinearPoint, SmallOpPoint
 from engine.dry_step import Case, DryModel
@@ -51,6 +53,7 @@ def for_model(
     *,
     budget_s: float = BUDGET_S,
     should_stop: ShouldStop = lambda: False,
+    weights: str | None = None,
 ) -> Ceilings:
     """Ceilings with the points of one more model and dtype; those it had of the same model are replaced.
 
@@ -58,6 +61,7 @@ def for_model(
         dtype: "fp32" or "bf16" (torch's names work too).
         rows: prompt lengths to walk; 1 is decode. Lengths beyond the model's context are left out.
         budget_s: about how long to measure.
+        weights: the format of matrices where it is not `dtype` (dense decoders only).
 
     Raises:
         LabError: the engine does not run this family.
@@ -68,7 +72,7 @@ def for_model(
     device = torch.device(ceilings.device.kind)
     devices.use_threads(ceilings.device.threads)
     plain = supported.is_plain(spec)
-    walk = _walk_plain if plain else walk_parts
+    walk = partial(_walk_plain, weights=weights) if plain else walk_parts
     on_share = part(progress, MEASURING_MODEL, 0.0, 1.0)
     with torch.inference_mode():
         samples = walk(
@@ -76,7 +80,7 @@ def for_model(
         )
     on_share(1.0)
     timings = {key: summarise(values) for key, values in samples.items()}
-    return _with_points(ceilings, dtype, weight_bytes(spec, dtype), timings, {} if plain else COVERS)
+    return _with_points(ceilings, dtype, weight_bytes(spec, dtype, weights), timings, {} if plain else COVERS)
 
 
 def _walk_plain(
@@ -89,17 +93,23 @@ def _walk_plain(
     budget_s: float,
     on_share: Callable[[float], None],
     should_stop: ShouldStop,
+    weights: str | None,
 ) -> dict[OpKey, list[float]]:
     """Samples by op of a dense decoder."""
     held = _layers_that_fit(spec, dtype, device)
-    model = DryModel(spec, devices.DTYPES[dtype], device, layers=held)
+    model = DryModel(spec, devices.DTYPES[dtype], device, layers=held, weights=weights)
+    if model.most_compiled_rows:  # the first prompt that other kernels read is measured beside the last of these
+        rows = {*rows, model.most_compiled_rows + 1}
     wanted = cases(spec, rows, kv_bytes_per_position=model.kv_bytes_per_position, cache_bytes=cache_room(device))
     layers = {case: layers_to_walk(case, ceilings, spec, dtype, held) for case in wanted}
     return walk_all(model, wanted, layers, budget_s=budget_s, on_share=on_share, should_stop=should_stop)
 
 
-def weight_bytes(spec: Spec, dtype: str) -> int:
-    """Bytes of weights one decode step reads, in `dtype`: the working set its ops are timed in."""
+def weight_bytes(spec: Spec, dtype: str, weights: str | None = None) -> int:
+    """Bytes of weights one decode step reads: the working set its ops are timed in. `weights`: where not `dtype`."""
+    if weights is not None and weights != dtype:
+        step = ledger.decode(spec, 1, formats=ledger.Formats.engine(dtype, weights))
+        return int(step.bytes.weights - sum(op.bytes.weights for op in step.of_kind("embedding")))
     read = spec.parameters.matmul_all + spec.parameters.hidden_norms
     return read * devices.DTYPES[dtype].itemsize
 

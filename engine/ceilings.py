@@ -116,9 +116,10 @@ class Ceilings(_Facts):
 
     @staticmethod
     def key(device: DeviceFacts) -> str:
-        """What these ceilings hold for: the same device, torch and thread count give the same 16 hex digits."""
+        """What these ceilings hold for: the same device, torch, kernels and threads give the same 16 hex digits."""
         told = (device.kind, device.name, device.memory_bytes, device.cores, device.threads, device.torch_version)
-        return hashlib.sha256(repr((*told, device.cpu_capability)).encode()).hexdigest()[:16]
+        compiled = device.kernels.get("decode", "torch")
+        return hashlib.sha256(repr((*told, device.cpu_capability, compiled)).encode()).hexdigest()[:16]
 
     def bandwidth_at(self, working_set_bytes: float) -> float:
         """Best read bandwidth in bytes/s over a working set, interpolated over log size, flat beyond the ends."""

@@ -104,7 +104,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--batch", type=int, default=1, metavar="B")
     _device(run)
     run.add_argument("--dtype", metavar="T", help="float32 or bfloat16 (default: the checkpoint's own)")
-    run.add_argument("--weights", metavar="FORMAT")
+    run.add_argument("--weights", metavar="FORMAT", help="bf16, int8, int4, int4-g32 or int4-g64; computed in float32")
     run.add_argument("--kv", metavar="FORMAT")
     run.add_argument(
         "--latent",

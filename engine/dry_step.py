@@ -12,19 +12,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from engine import spec as specs
 from engine.cache import KVCache, LayerViews
-from engine.laps import Laps, OpKey
+from engine.laps import HostLaps, Laps, OpKey
 from engine.model import ops
 from engine.model.attention import Attention, Step
-from engine.model.decoder import Layer
+from engine.model.decoder import Layer, compile_steps
 from engine.model.linear import Linear
 from engine.model.reader import Reader
 from engine.model.rotary import RotaryTable
+
+if TYPE_CHECKING:
+    from engine.model.compiled import CompiledSteps
+
+NO_TIME_NS = 1
+"""What a point says of an op that was done within another's time (a point's time has to be above zero)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +51,8 @@ class Case:
 class DryModel:
     """A dense decoder of a Spec's shape that can be walked op by op.
 
-    layers: how many of them to hold. tensors: weights to hold instead of constants.
+    layers: how many of them to hold. tensors: weights to hold instead of constants. weights: the format of matrices,
+    None for `dtype`.
     """
 
     def __init__(
@@ -55,16 +63,19 @@ class DryModel:
         *,
         layers: int,
         tensors: Mapping[str, Tensor] | None = None,
+        weights: str | None = None,
     ) -> None:
-        reader = Reader(ConstantTensors(spec.tensors()) if tensors is None else tensors, dtype, device)
+        found = ConstantTensors(spec.tensors()) if tensors is None else tensors
+        reader = Reader(found, dtype, device, format_=weights)
         self.spec, self.dtype, self.device = spec, dtype, device
         self.layers = [
             Layer.read(layer, reader.under(f"model.layers.{index}."), spec.norm.eps)
             for index, layer in enumerate(spec.layers[:layers])
         ]
-        self._embedding = reader.vector("model.embed_tokens.weight")
+        self._embedding = reader.matrix("model.embed_tokens.weight")
         self._norm = reader.vector("model.norm.weight")
-        self._head = Linear(self._embedding) if spec.tied else reader.linear("lm_head", bias=False)
+        self._head = Linear.of(self._embedding) if spec.tied else reader.linear("lm_head", bias=False)
+        self._compiled = compile_steps(spec, self.layers, self._embedding, self._norm, self._head)
         self._first = 0
         mixer = spec.layers[0].mixer
         assert isinstance(mixer, specs.Attention)
@@ -75,9 +86,13 @@ class DryModel:
 
         The head is walked in decode cases only: a prefill runs it for one row a sequence, as decode does.
 
+        A step that the compiled kernels take is taken whole, and they note the time themselves.
+
         Returns:
-            What the last layer walked gave, [rows, h].
+            What the last layer walked gave, [rows, h]; logits [B, V] from the compiled kernels.
         """
+        if self._compiled is not None and case.rows <= self._compiled.most_rows and isinstance(laps, HostLaps):
+            return self._compiled_step(self._compiled, case, laps, cache, rotary)
         hidden, eps = self.spec.hidden_size, self.spec.norm.eps
         cache.length = case.context - case.tokens
         ids = torch.zeros(case.batch, case.tokens, dtype=torch.long, device=self.device)
@@ -89,7 +104,7 @@ class DryModel:
         laps.start()
         views = cache.extend(case.tokens)
         step = Step(case.batch, case.tokens, *rotary.at(case.context - case.tokens, case.context))
-        x = ops.embed(ids, self._embedding)
+        x = ops.embed(ids, self._embedding).to(self.dtype)
         laps.lap(embedding_key)
         for index, keys in turn:
             x = _walk_layer(self.layers[index], x, step, views[index], eps, keys, laps)
@@ -100,6 +115,33 @@ class DryModel:
             self._head(normed).float()
             laps.lap(head_key)
         return x
+
+    def _compiled_step(
+        self, compiled: CompiledSteps, case: Case, laps: HostLaps, cache: KVCache, rotary: RotaryTable
+    ) -> Tensor:
+        """A whole step with the kernels' own laps: five a layer, each named after its linear or its attention.
+
+        What such a lap has beside that (norms, SwiGLU, residuals) was done in it, and takes no time of its own.
+        """
+        cache.length = case.context - case.tokens
+        ids = torch.zeros(case.batch, case.tokens, dtype=torch.long)
+        logits = compiled(ids, cache, rotary)
+        names = [LayerKeys.of(layer, self.spec.hidden_size, case) for layer in self.layers]
+        inside = {key for keys in names for key in (keys.norm, keys.rotary, keys.residual, keys.swiglu)}
+        inside |= {key for keys, layer in zip(names, self.layers, strict=True) if layer.attention.q_norm is not None
+                   for key in (keys.q_norm, keys.k_norm)}  # fmt: skip
+        inside.add(OpKey("norm", case.batch, self.spec.hidden_size))
+        timed = [OpKey("embedding", case.rows, self.spec.hidden_size)]
+        for keys in names:
+            timed += [keys.qkv, keys.attention, keys.out, keys.gate_up, keys.down]
+        timed.append(_linear_key(self._head, case.batch))
+        laps.put([*timed, *inside], [*compiled.laps_ns(), *[NO_TIME_NS] * len(inside)])
+        return logits
+
+    @property
+    def most_compiled_rows(self) -> int:
+        """Rows of the largest step that the compiled kernels take; 0 where they take none."""
+        return self._compiled.most_rows if self._compiled is not None else 0
 
     @property
     def kv_bytes_per_position(self) -> int:
@@ -157,7 +199,7 @@ class LayerKeys:
             out=_linear_key(part.out, rows),
             residual=OpKey("residual", rows, hidden),
             gate_up=_linear_key(layer.mlp.gate_up, rows),
-            swiglu=OpKey("swiglu", rows, layer.mlp.down.weight.shape[1]),
+            swiglu=OpKey("swiglu", rows, layer.mlp.down.shape[1]),
             down=_linear_key(layer.mlp.down, rows),
         )
 
@@ -232,5 +274,5 @@ class ConstantTensors(Mapping[str, Tensor]):
 
 
 def _linear_key(linear: Linear, rows: int) -> OpKey:
-    n, k = linear.weight.shape
+    n, k = linear.shape
     return OpKey("linear", rows, k=k, n=n)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from time import perf_counter_ns
 from typing import Any, Protocol
 
@@ -62,6 +62,10 @@ class HostLaps:
     def start(self) -> None:
         """As `Laps.start`."""
         self._keys, self._marks = [], [perf_counter_ns()]
+
+    def put(self, keys: list[OpKey], times_ns: list[int]) -> None:
+        """Laps that compiled code took by itself, in place of those since `start`."""
+        self._keys, self._marks = keys, [0, *accumulate(times_ns)]
 
     def lap(self, key: OpKey) -> None:
         """As `Laps.lap`."""

@@ -16,6 +16,11 @@ from engine.spec import LatentAttention, Spec
 DTYPES = {"float32": "fp32", "bfloat16": "bf16"}
 """torch's names for what the engine computes in, and the weight format each implies."""
 
+PACKED_WEIGHTS = ("int8", "int4", "int4-g32", "int4-g64")
+"""Formats for weights alone: int8 with a scale per row, int4 with one per 128, 32 or 64 weights."""
+NARROWER = {"float32": ("bf16", *PACKED_WEIGHTS), "bfloat16": ()}
+"""What weights can be held in while something wider is computed in."""
+
 MAX_PROMPT_CHARACTERS = 200_000
 MAX_NEW_TOKENS = 100_000
 MAX_BATCH = 256
@@ -105,12 +110,16 @@ def _whole(what: str, value: int, low: int, high: int) -> None:
 def choose_dtype(request: RunRequest, stored_format: str) -> str:
     """What to compute in: as asked, else what the asked formats imply, else the checkpoint's own.
 
+    Weights in fewer bits than are computed with imply float32; a KV cache is held in what is computed in.
+
     stored_format: the format of the checkpoint's weights ("fp32", "bf16", "fp16" ...). What this engine does
     not compute in is widened to float32, which holds every value of it.
     """
     if request.dtype is not None:
         return request.dtype
-    format_ = request.weights or request.kv or stored_format
+    if request.weights in PACKED_WEIGHTS:
+        return "float32"
+    format_ = request.kv or request.weights or stored_format
     return next((dtype for dtype, implied in DTYPES.items() if implied == format_), "float32")
 
 
@@ -121,14 +130,19 @@ def _check_formats(request: RunRequest) -> None:
             dtype=request.dtype,
             known=", ".join(DTYPES),
         )
-    implied = {DTYPES[request.dtype]} if request.dtype else set(DTYPES.values())
-    asked = {format_ for format_ in (request.weights, request.kv) if format_ is not None}
-    if not asked <= implied or len(asked) > 1:
-        raise LabError(
-            "The engine holds weights and KV cache in one format, {known}; {asked} is not that.",
-            known=" or ".join(sorted(implied)),
-            asked=" with ".join(sorted(asked)),
-        )
+    for dtype, format_ in DTYPES.items():
+        weights = (None, format_, *NARROWER[dtype])
+        if request.dtype in (None, dtype) and request.kv in (None, format_) and request.weights in weights:
+            return
+    raise LabError(
+        "The engine does not run weights in {weights} with a KV cache in {kv}, computed in {dtype}. Weights can be "
+        "{known}; a KV cache is held in what is computed in, {computed}.",
+        weights=request.weights or "-",
+        kv=request.kv or "-",
+        dtype=request.dtype or "-",
+        known=", ".join(dict.fromkeys([*DTYPES.values(), *NARROWER["float32"]])),
+        computed=", ".join(DTYPES.values()),
+    )
 
 
 def _check_latent(form: str) -> None:

@@ -64,6 +64,8 @@ class RunInProgress:
         self._prompt: Prompt | None = None
         self._answer: Answer | None = None
         self._dtype = "float32"
+        self._formats = ledger.Formats.engine("fp32")
+        self._weights: str | None = None
         self._resident_weight_bytes = 0
         self._warm_up: list[Step] = []
         self._steps: list[Step] = []
@@ -82,19 +84,22 @@ class RunInProgress:
         request.check_latent(asked.latent, source.id, source.spec)
         self._dtype = request.choose_dtype(asked, source.spec.dtype)
         self._request = asked = asked.model_copy(update={"dtype": self._dtype})
-        format_ = DTYPES[self._dtype]
+        self._formats = formats = ledger.Formats.engine(DTYPES[self._dtype], asked.weights)
+        self._weights = weights = formats.weights if formats.weights != formats.plain_format else None
         tokenizer = tokenizers.load(source)
         self._prompt = prompt = self._tokenize(tokenizer, source)
         teller.prompt(prompt)
         teller.state("loading")
-        self._check_memory(source, len(prompt.token_ids), format_)
-        model = self._bench.model(source, device, self._dtype)
+        self._check_memory(source, len(prompt.token_ids))
+        model = self._bench.model(source, device, self._dtype, weights)
         if isinstance(model, HybridDecoder):
             model.use_latent_form(_form(asked.latent))
-        self._facts = self._model_facts(source, format_)
-        self._ceilings = self._bench.ceilings(device, source.spec, format_, self._job.ceilings, teller)
+        self._facts = self._model_facts(source)
+        self._ceilings = self._bench.ceilings(
+            device, source.spec, formats.plain_format, self._job.ceilings, teller, weights
+        )
         self._resident_weight_bytes = model.resident_weight_bytes
-        output = self._run(model, tokenizer, prompt.token_ids, self._predict(source, format_))
+        output = self._run(model, tokenizer, prompt.token_ids, self._predict(source))
         return self.close("cancelled" if output.stopped_by == "cancelled" else "done")
 
     def close(self, state: FinalState, error: Sentence | None = None) -> Run:
@@ -140,15 +145,15 @@ class RunInProgress:
         request.check_fits(len(ids), source.spec.max_position)
         return Prompt(text=self._request.prompt, token_ids=ids, pieces=tokenizer.pieces(ids), rendered=rendered)
 
-    def _check_memory(self, source: Source, prompt_tokens: int, format_: str) -> None:
+    def _check_memory(self, source: Source, prompt_tokens: int) -> None:
         assert self._device is not None
         positions = min(prompt_tokens + self._request.max_new_tokens - 1, source.spec.max_position)
-        formats = ledger.Formats(weights=format_, kv=format_)
+        formats = self._formats
 
         def needs(spec: Spec) -> int:
             return int(ledger.resident(spec, batch=self._request.batch, max_tokens=positions, formats=formats).total)
 
-        held = self._bench.held_bytes(source, self._device, self._dtype)
+        held = self._bench.held_bytes(source, self._device, self._dtype, self._weights)
         if not held:
             self._bench.clear()
         needed, free = needs(source.spec), held + devices.free_bytes(self._device)
@@ -161,22 +166,22 @@ class RunInProgress:
             )
             self._teller.progress("loading")(sentence, None)
 
-    def _model_facts(self, source: Source, format_: str) -> ModelFacts:
+    def _model_facts(self, source: Source) -> ModelFacts:
         return ModelFacts(
             id=self._request.model,
             weights=source.weights,
             weights_hash=source.weights_hash(),
             dtype=self._dtype,
-            weight_format=format_,
-            kv_format=format_,
+            weight_format=self._formats.weights,
+            kv_format=self._formats.kv,
             parameters=source.spec.parameters.checkpoint,
             config=dict(source.config),
             revision=source.revision,
             stored_format=source.stored_format,
-            notes=source.notes(format_),
+            notes=source.notes(self._formats.plain_format),
         )
 
-    def _predict(self, source: Source, format_: str) -> Predictor:
+    def _predict(self, source: Source) -> Predictor:
         """The lines of every step to come, worked out now."""
         assert self._ceilings is not None
         assert self._prompt is not None
@@ -185,7 +190,7 @@ class RunInProgress:
             source.spec,
             self._ceilings,
             hardware.load(listed) if listed else None,
-            ledger.Formats(weights=format_, kv=format_),
+            self._formats,
             self._request.batch,
             alike=self._request.temperature == 0,  # then all sequences continue the prompt in the same way
             latent=_form(self._request.latent),

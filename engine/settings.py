@@ -6,6 +6,7 @@
 | ROOFLINE_LAB_MODELS | the folder whose subfolders the web app offers as models | none |
 | ROOFLINE_LAB_STORE | SQLAlchemy URL of the run store | SQLite in the home folder |
 | ROOFLINE_LAB_THREADS | threads the engine computes with | the physical cores it may run on |
+| ROOFLINE_LAB_KERNELS | `torch` to compute with plain torch alone | the compiled kernels, where they can be used |
 | ROOFLINE_LAB_DEVICE | device of the lab's worker | cpu, or cuda / xpu / mps where torch finds one |
 """
 
@@ -40,6 +41,18 @@ def store_url() -> str:
 def device() -> str | None:
     """The device asked for, or None to let the worker choose."""
     return os.environ.get("ROOFLINE_LAB_DEVICE") or None
+
+
+def kernels() -> str | None:
+    """Which kernels compute on a CPU: "torch" for plain torch alone, or None to use the compiled ones where possible.
+
+    Raises:
+        LabError: ROOFLINE_LAB_KERNELS is something else.
+    """
+    configured = os.environ.get("ROOFLINE_LAB_KERNELS") or None
+    if configured not in (None, "torch"):
+        raise LabError("ROOFLINE_LAB_KERNELS is {value}; it can be torch, or not set.", value=configured)
+    return configured
 
 
 def threads() -> int:

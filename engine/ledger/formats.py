@@ -144,6 +144,11 @@ class Formats:
         """Everything in one unquantised dtype, the recurrent state in FP32, as this engine runs."""
         return cls(dtype, dtype, "fp32")
 
+    @classmethod
+    def engine(cls, plain: str, weights: str | None = None) -> Formats:
+        """As this engine runs: everything in `plain`, but matrices, embedding and head in `weights` where given."""
+        return cls(weights or plain, plain, "fp32", plain=plain, embedding=weights or plain)
+
     @property
     def plain_format(self) -> str:
         """What is never quantised is held in this."""

@@ -8,19 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from engine import kernels
 from engine import spec as specs
 from engine.cache import KVCache
+from engine.errors import LabError
 from engine.model import ops, supported
 from engine.model.attention import Attention, Step
+from engine.model.graph import DecodeGraph
 from engine.model.linear import Linear
 from engine.model.mlp import Mlp
+from engine.model.packed import Packed
 from engine.model.phases import Model, context_limit
 from engine.model.reader import Reader
 from engine.model.rotary import RotaryTable
+
+if TYPE_CHECKING:
+    from engine.model.compiled import CompiledSteps
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +58,44 @@ class Layer:
         return [self.input_norm, *self.attention.tensors, self.post_attention_norm, *self.mlp.tensors]
 
 
+def compile_steps(
+    spec: specs.Spec, layers: list[Layer], embedding: Tensor | Packed, norm: Tensor, head: Linear
+) -> CompiledSteps | None:
+    """The compiled kernels for these parts, or None where plain torch computes: on other devices, in other dtypes."""
+    if norm.device.type != "cpu" or norm.dtype != torch.float32 or not kernels.usable():
+        return None
+    # Not at the top: it needs numba, which may be missing.
+    from engine.model.compiled import CompiledSteps, Outer
+
+    return CompiledSteps(spec, layers, Outer(embedding, norm, head)) if CompiledSteps.fit(spec) else None
+
+
 class Decoder(Model):
-    """A dense decoder with its cache."""
+    """A dense decoder with its cache. Where the compiled kernels can be used, they take every step of few rows."""
 
     cache: KVCache
+    _graph: DecodeGraph | None  # it belongs to the cache it was captured with
 
     def __init__(
-        self, spec: specs.Spec, *, embedding: Tensor, layers: list[Layer], norm: Tensor, head: Linear, max_tokens: int
+        self,
+        spec: specs.Spec,
+        *,
+        embedding: Tensor | Packed,
+        layers: list[Layer],
+        norm: Tensor,
+        head: Linear,
+        max_tokens: int,
     ) -> None:
         self.spec = spec
-        self.device = embedding.device
-        self.dtype = embedding.dtype
+        self.device = norm.device
+        self.dtype = norm.dtype
         self.max_tokens = max_tokens
         self._embedding = embedding
         self._layers = layers
         self._norm = norm
         self._head = head
+        self._compiled = compile_steps(spec, layers, embedding, norm, head)
+        self._graphs = False
         self._allocate(batch=0, positions=0)
 
     @classmethod
@@ -77,21 +107,24 @@ class Decoder(Model):
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
         max_tokens: int | None = None,
+        weights: str | None = None,
     ) -> Decoder:
         """Build from tensors named as a Llama-like checkpoint names them. They are copied; none is kept.
+
+        weights: the format of matrices ("bf16", "int8" ...); None for `dtype`.
 
         Raises:
             LabError: the family is not supported, a tensor is missing, or `max_tokens` is beyond the model's context.
         """
         supported.check(spec)
         limit = context_limit(spec, max_tokens)
-        reader = Reader(tensors, dtype, torch.device(device))
-        embedding = reader.vector("model.embed_tokens.weight")
+        reader = Reader(tensors, dtype, torch.device(device), format_=weights)
+        embedding = reader.matrix("model.embed_tokens.weight")
         return cls(
             spec,
             embedding=embedding,
             # Before the layers: while it is copied it is in memory twice, and then it is better to hold little else.
-            head=Linear(embedding) if spec.tied else reader.linear("lm_head", bias=False),
+            head=Linear.of(embedding) if spec.tied else reader.linear("lm_head", bias=False),
             layers=[
                 Layer.read(layer, reader.under(f"model.layers.{index}."), spec.norm.eps)
                 for index, layer in enumerate(spec.layers)
@@ -99,6 +132,24 @@ class Decoder(Model):
             norm=reader.vector("model.norm.weight"),
             max_tokens=limit,
         )
+
+    def use_graphs(self, on: bool = True) -> None:
+        """Whether decode steps are replayed from a CUDA graph, which the first one behind a new cache captures.
+
+        Raises:
+            LabError: there are no such graphs on this device.
+        """
+        if on and self.device.type != "cuda":
+            raise LabError("Steps can be recorded as a graph on cuda, not on {device}.", device=str(self.device))
+        self._graphs, self._graph = on, None
+
+    def _step(self, ids: Tensor) -> Tensor:
+        if self._graphs and ids.shape[1] == 1:
+            self._graph = self._graph or DecodeGraph(self)
+            return self._graph(ids[:, 0])
+        if self._compiled is not None and ids.numel() <= self._compiled.most_rows:
+            return self._compiled(ids, self.cache, self._rotary)
+        return super()._step(ids)
 
     def _read(self, ids: Tensor) -> Tensor:
         """One pass of the layers over new tokens [B, T] behind what the cache holds; the last position's, [B, h]."""
@@ -112,6 +163,8 @@ class Decoder(Model):
 
         For checking drafted tokens: one reading of the weights, one set of logits a row.
         """
+        if self._compiled is not None and ids.numel() <= self._compiled.most_rows:
+            return self._compiled(ids, self.cache, self._rotary, every=True)
         return self._logits(self._through(ids).view(*ids.shape, -1))
 
     def _through(self, ids: Tensor) -> Tensor:
@@ -121,7 +174,7 @@ class Decoder(Model):
         step = Step(batch, tokens, *self._rotary.at(start, start + tokens))
         eps = self.spec.norm.eps
 
-        x = ops.embed(ids, self._embedding)
+        x = ops.embed(ids, self._embedding).to(self.dtype)
         for layer, views in zip(self._layers, cached, strict=True):
             attended = layer.attention(ops.rms_norm(x, layer.input_norm, eps), step, views)
             x = ops.add_residual_(x, attended)
@@ -135,7 +188,7 @@ class Decoder(Model):
     @property
     def resident_weight_bytes(self) -> int:
         """Bytes of every weight tensor held, each once: a tied head is the embedding itself."""
-        held = [self._embedding, self._norm, *self._head.tensors]
+        held = [*Linear.of(self._embedding).tensors, self._norm, *self._head.tensors]
         held += [tensor for layer in self._layers for tensor in layer.tensors]
         return sum({tensor.data_ptr(): tensor.nbytes for tensor in held}.values())
 
@@ -153,3 +206,4 @@ class Decoder(Model):
             device=self.device,
         )
         self._rotary = RotaryTable(mixer.rotary, positions, self.dtype, self.device)
+        self._graph = None

@@ -17,13 +17,15 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name PyTorch's own documentation gives it
 from torch import Tensor
 
+from engine.model.packed import Packed
+
 MASK_SIZE = 1 << 20
 """Pairs of query and key that one mask covers: 4 MB of numbers."""
 
 
-def embed(ids: Tensor, table: Tensor) -> Tensor:
+def embed(ids: Tensor, table: Tensor | Packed) -> Tensor:
     """Rows of `table` [V, h] for `ids` of any shape, flattened: [B*T, h], a fresh tensor."""
-    return F.embedding(ids.flatten(), table)
+    return table.rows(ids.flatten()) if isinstance(table, Packed) else F.embedding(ids.flatten(), table)
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

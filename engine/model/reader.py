@@ -7,24 +7,33 @@ the mapping may be lazy or a memory-mapped file, and loading needs one tensor mo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from engine.errors import LabError
+from engine.model.arena import Arena
 from engine.model.linear import Linear
 from engine.model.names import Canonical
+from engine.model.packed import GROUPS, Packed, pack
+
+PLAIN = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Takes tensors out of a mapping, under a common prefix of names."""
+    """Takes tensors out of a mapping, under a common prefix of names.
+
+    dtype: of everything that is not a matrix. format_: of matrices ("bf16", "int8" ...); None for the same dtype.
+    """
 
     tensors: Mapping[str, Tensor]
     dtype: torch.dtype
     device: torch.device
     prefix: str = ""
+    format_: str | None = None
+    arena: Arena = field(default_factory=Arena)
 
     def under(self, prefix: str) -> Reader:
         """The same tensors, seen from one level further down."""
@@ -36,12 +45,21 @@ class Reader:
 
     def linear(self, *names: str, bias: bool) -> Linear:
         """The linears called `names` as one, their outputs in this order: one read, one call."""
-        weight = self._stack([f"{name}.weight" for name in names])
-        return Linear(weight, self._stack([f"{name}.bias" for name in names]) if bias else None)
+        weight = self.matrix(*[f"{name}.weight" for name in names])
+        return Linear.of(weight, self._stack([f"{name}.bias" for name in names]) if bias else None)
 
-    def _stack(self, names: Sequence[str]) -> Tensor:
+    def matrix(self, *names: str) -> Tensor | Packed:
+        """Matrices as one, their rows in this order, in the format of matrices."""
+        if self.format_ in GROUPS:
+            # Its fp32 copy is in memory of its own, and goes when it is packed.
+            whole = replace(self, dtype=torch.float32, arena=Arena())._stack(names)
+            return pack(whole, self.format_, self.arena)
+        return self._stack(names, PLAIN[self.format_] if self.format_ else None)
+
+    def _stack(self, names: Sequence[str], dtype: torch.dtype | None = None) -> Tensor:
         shapes = [self._shape(name) for name in names]
-        stacked = torch.empty(sum(s[0] for s in shapes), *shapes[0][1:], dtype=self.dtype, device=self.device)
+        shape = (sum(s[0] for s in shapes), *shapes[0][1:])
+        stacked = self.arena.empty(shape, dtype or self.dtype, self.device)
         row = 0
         for name, shape in zip(names, shapes, strict=True):
             self._fill(stacked[row : row + shape[0]], name)

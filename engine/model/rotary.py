@@ -91,6 +91,11 @@ class RotaryTable:
         self._cos = torch.cat((cos, cos), dim=-1)[:, None].to(device, dtype)
         self._signed_sin = torch.cat((-sin, sin), dim=-1)[:, None].to(device, dtype)
 
+    @property
+    def tables(self) -> tuple[Tensor, Tensor]:
+        """cos and signed sin of all positions, [positions, 1, d] each."""
+        return self._cos, self._signed_sin
+
     def at(self, start: int, end: int) -> tuple[Tensor, Tensor]:
         """cos and signed sin of positions start .. end-1, [end-start, 1, d] each, as views."""
         return self._cos[start:end], self._signed_sin[start:end]

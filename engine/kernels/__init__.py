@@ -1,0 +1,17 @@
+"""Compiled kernels for a decode step on a CPU, in each weight format: fp32, bf16, int8 and int4; arithmetic is fp32.
+
+Made by numba, which is a wheel and needs no compiler. Where it is missing, or the system is not a POSIX one, the model
+computes with plain torch; a record's device facts say which it was. Importing this package imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+from engine import settings
+
+
+def usable() -> bool:
+    """Whether the kernels can be used here, and ROOFLINE_LAB_KERNELS does not ask for plain torch."""
+    return settings.kernels() != "torch" and sys.platform != "win32" and find_spec("numba") is not None

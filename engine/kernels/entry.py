@@ -1,0 +1,93 @@
+"""The step as a C function for each weight format: what threads of any kind can call, with one address.
+
+Compiled at first use (some seconds) and kept on disk beside this file, or in the lab's home where that cannot be
+written, so that a later process loads it in a fraction of a second. numba asks only whether the function's own file
+has changed, not those it calls: the folder is therefore named after the contents of all of this package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import carray, cfunc, config, types
+
+from engine import settings
+from engine.kernels.atoms import fetch_add, pointer
+from engine.kernels.step import run_step
+
+_SIGNATURE = types.void(types.int64)
+
+
+def _fp32(address: int) -> None:
+    run_step(carray(pointer(address), (0,), np.float32), address)
+
+
+def _bf16(address: int) -> None:
+    run_step(carray(pointer(address), (0,), np.uint16), address)
+
+
+def _int8(address: int) -> None:
+    run_step(carray(pointer(address), (0,), np.int8), address)
+
+
+def _int4(address: int) -> None:
+    run_step(carray(pointer(address), (0,), np.uint8), address)
+
+
+def _count(address: int) -> None:
+    fetch_add(address, 1)
+
+
+_STEPS = {"fp32": _fp32, "bf16": _bf16, "int8": _int8, "int4": _int4}
+
+
+@cache
+def step_address(kind: str) -> int:
+    """The address of the step's function for weights held as "fp32", "bf16", "int8" or "int4"."""
+    return _compiled(_STEPS[kind])
+
+
+@cache
+def counter_address() -> int:
+    """The address of a function that adds one to the number at an address: how many threads have called it."""
+    return _compiled(_count)
+
+
+_kept: list[Any] = []
+
+
+def _compiled(function: Callable[[int], None]) -> int:
+    folder = _cache_folder()
+    before, config.CACHE_DIR = config.CACHE_DIR, str(folder or "")
+    try:
+        made = cfunc(_SIGNATURE, cache=folder is not None)(function)
+    finally:
+        config.CACHE_DIR = before
+    _kept.append(made)  # the code lives as long as this does
+    return int(made.address)
+
+
+def _cache_folder() -> Path | None:
+    """A folder that can be written; without one every process compiles for itself."""
+    for place in (Path(__file__).parent / "__pycache__", settings.home() / "kernels"):
+        folder = place / _sources()
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):
+                return folder
+    return None
+
+
+def _sources() -> str:
+    """What this package is now, in 16 hex digits."""
+    digest = hashlib.sha256()
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,144 @@
+"""The compiled kernels against plain torch: in every weight format, for every kind of step and of thread."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from model_helpers import reference
+
+from engine import kernels
+from engine import spec as specs
+from engine.errors import LabError
+from engine.ledger import Formats, resident
+from engine.model.arena import Arena
+from engine.model.decoder import Decoder
+from engine.model.packed import GROUPS, pack
+
+FORMATS = ("fp32", "bf16", *GROUPS)
+# No hidden size fills a group of 128; query heads share key heads or not; biases; norms of heads; an odd vocabulary.
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("llama", {"hidden_size": 96, "intermediate_size": 160, "head_dim": 32}),
+    "tied": ("llama", {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 32, "tie_word_embeddings": True}),
+    "qwen2": ("qwen2", {"hidden_size": 192, "num_key_value_heads": 6}),
+    "qwen3": ("qwen3", {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 64, "num_key_value_heads": 1}),
+}
+
+
+def decoder(family: str, weights: str, monkeypatch: pytest.MonkeyPatch, *, compiled: bool) -> Decoder:
+    kind, changes = FAMILIES[family]
+    model = reference(kind, **changes)
+    with monkeypatch.context() as patch:
+        if not compiled:
+            patch.setenv("ROOFLINE_LAB_KERNELS", "torch")
+        spec = specs.read(model.config.to_dict())
+        made = Decoder.from_tensors(spec, model.state_dict(), max_tokens=200, weights=weights)
+    assert (made._compiled is not None) == compiled
+    return made
+
+
+def apart(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    return float((found - wanted).norm() / wanted.norm())
+
+
+@pytest.mark.parametrize("weights", FORMATS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_steps_equal_plain_torchs_on_the_same_weights(
+    family: str, weights: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prompts of one to seven tokens, decode behind a short and a long context, batches of one and of three."""
+    ours = decoder(family, weights, monkeypatch, compiled=True)
+    plain = decoder(family, weights, monkeypatch, compiled=False)
+    torch.manual_seed(5)
+    for batch, tokens in ((1, 1), (1, 4), (3, 2), (1, 7), (1, 150)):
+        prompt = torch.randint(257, (batch, tokens))
+        assert apart(ours.prefill(prompt), plain.prefill(prompt)) < 1e-4
+        for _ in range(2):
+            token = torch.randint(257, (batch,))
+            assert apart(ours.decode(token), plain.decode(token)) < 1e-4
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_any_number_of_threads_gives_the_same(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = decoder("llama", "fp32", monkeypatch, compiled=True)
+    plain = decoder("llama", "fp32", monkeypatch, compiled=False)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        prompt, token = torch.arange(140)[None], torch.tensor([7])
+        ours.prefill(prompt), plain.prefill(prompt)
+        for _ in range(3):  # shared out by positions from 128 on
+            assert apart(ours.decode(token), plain.decode(token)) < 1e-4
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_every_row_can_be_scored(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = decoder("qwen3", "fp32", monkeypatch, compiled=True)
+    plain = decoder("qwen3", "fp32", monkeypatch, compiled=False)
+    for model in (ours, plain):
+        model.prefill(torch.arange(9)[None])
+    drafted = torch.tensor([[3, 1, 4, 1]])
+    assert apart(ours.score(drafted), plain.score(drafted)) < 1e-4
+
+
+def test_threads_of_pythons_do_the_same_work() -> None:
+    from engine.kernels.entry import counter_address
+    from engine.kernels.team import Team
+
+    came = ctypes.c_int64(0)
+    crew = Team(3)
+    for _ in range(20):
+        crew.run(counter_address(), ctypes.addressof(came))
+        while came.value % 3:
+            pass
+    assert came.value == 60
+
+
+@pytest.mark.parametrize("weights", FORMATS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_resident_bytes_are_the_ledgers(family: str, weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = decoder(family, weights, monkeypatch, compiled=True)
+    formats = Formats(weights=weights, kv="fp32", plain="fp32", embedding=weights)
+    assert model.resident_weight_bytes == resident(model.spec, batch=1, max_tokens=1, formats=formats).weights
+
+
+@pytest.mark.parametrize(("format_", "bound"), [("int8", 1 / 127), ("int4", 1 / 8), ("int4-g32", 1 / 8)])
+def test_no_weight_is_further_off_than_a_step(format_: str, bound: float) -> None:
+    """Rounding errs by half a step, bf16 scales by 2^-8 of a weight; int4's largest positive may be cut by one step."""
+    torch.manual_seed(1)
+    weight = torch.randn(40, 288)
+    weight[3] = 0
+    packed = pack(weight, format_, Arena())
+    size = packed.group or 288
+    largest = torch.nn.functional.pad(weight, (0, -288 % size)).view(40, -1, size).abs().amax(2, keepdim=True)
+    largest = largest.expand(-1, -1, size).reshape(40, -1)[:, :288]
+    steps = 0.51 if format_ == "int8" else 1.01
+    assert bool(((packed.dequantise() - weight).abs() <= largest * (bound * steps + 2**-7)).all())
+    ids = torch.tensor([3, 0, 39])
+    assert torch.equal(packed.rows(ids), packed.dequantise()[ids])
+
+
+def test_a_size_that_tiles_do_not_pass_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = reference("llama")  # hidden 48
+    made = Decoder.from_tensors(specs.read(model.config.to_dict()), model.state_dict())
+    assert made._compiled is None
+
+
+def test_plain_torch_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROOFLINE_LAB_KERNELS", "torch")
+    assert not kernels.usable()
+    monkeypatch.setenv("ROOFLINE_LAB_KERNELS", "assembler")
+    with pytest.raises(LabError, match="assembler"):
+        kernels.usable()
+
+
+def test_logits_of_a_step_stay_when_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = decoder("llama", "fp32", monkeypatch, compiled=True)
+    first = model.prefill(torch.tensor([[1, 2]]))
+    kept = first.clone()
+    model.decode(torch.tensor([3]))
+    assert np.array_equal(first.numpy(), kept.numpy())
