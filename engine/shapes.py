@@ -6,8 +6,9 @@ from the ridge on arithmetic takes longer than reading and time grows with the r
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Literal
 
 from pydantic import Field
@@ -98,15 +99,18 @@ def flat_until(points: Sequence[ShapePoint]) -> float | None:
 
 
 def knee_rows(points: Sequence[ShapePoint]) -> float | None:
-    """Where the flat start and the slope meet: one row's time over what a row costs where rows are many.
+    """Where the flat start and the slope meet: the flat start's time over what a row costs where rows are many.
 
-    On a perfect roof this is the ridge in rows. None until the cost of a row has settled: as long as the most rows
+    The flat start's time is the median of the points on it: a library may have a slow kernel for a single row. On a
+    perfect roof this is the ridge in rows. None until the cost of a row has settled: as long as the most rows
     measured take less than twice one row's time there is no slope to speak of.
     """
     measured = curve(points)
     if len(measured) < 3 or measured[0][0] != 1:
         return None
-    flat, (most, time_ns) = measured[0][1], measured[-1]
+    most, time_ns = measured[-1]
+    limit = FLAT * measured[0][1]
+    flat = statistics.median(each for _, each in takewhile(lambda point: point[1] <= limit, measured))
     if time_ns < 2 * flat:
         return None
     # The cheapest row at or beyond half of the most rows: one disturbed sample at the end must not move the knee.

@@ -116,8 +116,8 @@ CONFIDENCE = N_(
 )
 FLAT_START = N_("The rows up to which the product takes at most a quarter longer than with a single row.")
 KNEE = N_(
-    "Where the flat start and the slope meet: one row's time over what a row costs where rows are many. On a perfect "
-    "roof this is the ridge."
+    "Where the flat start and the slope meet: the flat start's time over what a row costs where rows are many. On a "
+    "perfect roof this is the ridge."
 )
 MEASURED_STEPS = N_("Steps of this engine, timed here: the median of the samples.")
 FORETOLD = N_("Worked out from the run's own ceilings before anything was measured, and kept.")

@@ -137,6 +137,11 @@ def test_on_a_perfect_roof_the_knee_is_the_ridge() -> None:
     assert shapes.flat_until(curve) == pytest.approx(12.5, abs=0.3)
 
 
+def test_a_slow_kernel_for_one_row_does_not_move_the_knee() -> None:
+    """Ten to read, but a single row takes twelve: the two lines meet at ten all the same."""
+    assert shapes.knee_rows(points({rows: max(10.0, float(rows)) for rows in shapes.ROWS} | {1: 12.0})) == 10.0
+
+
 def test_no_flat_start_is_said() -> None:
     assert shapes.flat_until(points({1: 10.0, 2: 30.0, 4: 31.0, 8: 60.0})) < 2
 
