@@ -8,7 +8,7 @@ import streamlit as st
 
 from engine import checkpoint
 from engine.experiment_task import ExperimentView
-from engine.sweeps import USUAL, Axis, SweepRecord, SweepRequest
+from engine.sweeps import FIRST, USUAL, Axis, SweepRecord, SweepRequest, up_to
 from pages._parts import experiments, session, sweep_view, terms
 from pages._parts.links import DTYPES
 from pages._parts.overlay import AXES
@@ -16,7 +16,7 @@ from pages._parts.plain import plain
 
 MODEL, AXIS, UP_TO, CONTEXT, BATCH, DTYPE = "sweep_model", "axis", "up_to", "at_context", "at_batch", "computed_in"
 CONTEXTS, BATCHES = USUAL["context"], USUAL["batch"]
-DEFAULTS = {MODEL: "smollm2-135m", AXIS: "batch", UP_TO: 64, CONTEXT: 128, BATCH: 1, DTYPE: "float32"}
+DEFAULTS = {MODEL: "smollm2-135m", AXIS: "batch", UP_TO: FIRST["batch"], CONTEXT: 128, BATCH: 1, DTYPE: "float32"}
 
 t = session.words()
 
@@ -53,7 +53,7 @@ def controls(models: list[str]) -> None:
     """What grows, of which model, and what is kept meanwhile."""
 
     def other_axis() -> None:
-        st.session_state[UP_TO] = USUAL[st.session_state[AXIS]][-1]
+        st.session_state[UP_TO] = FIRST[st.session_state[AXIS]]
         changed()
 
     st.segmented_control(
@@ -88,11 +88,10 @@ def controls(models: list[str]) -> None:
 def request() -> SweepRequest:
     """What pressing Measure asks for."""
     state = st.session_state
-    values = [value for value in USUAL[state[AXIS]] if value <= state[UP_TO]]
     return SweepRequest(
         model=state[MODEL],
         axis=state[AXIS],
-        values=values,
+        values=up_to(state[AXIS], state[UP_TO]),
         context=state[CONTEXT],
         batch=state[BATCH] if state[AXIS] == "context" else 1,
         dtype=state[DTYPE],

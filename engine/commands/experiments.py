@@ -11,7 +11,7 @@ from engine.errors import LabError
 from engine.experiment import Timed
 from engine.experiment_record import AnyRecord, AnyRequest, to_csv
 from engine.shapes import ROWS, ShapePoint, ShapeRecord, ShapeRequest, flat_until, knee_rows, ridge_rows
-from engine.sweeps import USUAL, SweepPoint, SweepRequest
+from engine.sweeps import FIRST, SweepPoint, SweepRequest, up_to
 
 
 def shapes(arguments: argparse.Namespace) -> int:
@@ -31,7 +31,7 @@ def sweep(arguments: argparse.Namespace) -> int:
     request = SweepRequest(
         model=arguments.model,
         axis=arguments.axis,
-        values=_numbers("--values", arguments.values) or list(USUAL[arguments.axis]),
+        values=_numbers("--values", arguments.values) or up_to(arguments.axis, FIRST[arguments.axis]),
         context=arguments.context,
         batch=arguments.batch,
         dtype=arguments.dtype,
