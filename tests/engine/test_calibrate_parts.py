@@ -11,6 +11,7 @@ from family_helpers import CONFIGS, config_of, reference
 
 from engine import ledger, spec
 from engine.calibrate_model import for_model
+from engine.calibrate_parts import _cases
 from engine.ceilings import BandwidthPoint, Ceilings, SmallOpPoint
 from engine.device import facts
 from engine.dry_parts import DryParts, counted, op_key, shelves
@@ -135,6 +136,14 @@ def test_a_large_model_is_held_a_shelf_at_a_time() -> None:
     assert isinstance(part, spec.Experts)
     assert 2 <= part.experts < 16
     assert sum(w.parameters for w in fewer.layer_weights(fewer.layers[0])) * 4 <= max(sizes) // 2
+
+
+def test_middling_prompts_are_walked_before_the_extremes() -> None:
+    rows = [2**power for power in range(8)]
+    wanted = _cases(spec_of("qwen3-next"), general(), "fp32", CPU, rows, budget_s=1.0)
+    kinds = ["one" if case.rows == 1 else "prompt" if case.tokens > 1 else "batch" for case in wanted]
+    assert kinds == sorted(kinds, key=["one", "prompt", "batch"].index)
+    assert [case.tokens for case in wanted if case.tokens > 1] == [32, 16, 64, 8, 128, 4, 2]
 
 
 def point(kind: str, rows: int, time_ns: float, **more: int) -> SmallOpPoint:
