@@ -19,6 +19,7 @@ from pages._parts import (
     terms,
 )
 from pages._parts.asked import formats_of, model_of
+from pages._parts.roofline_chart import kind_names
 from pages._parts.words import Words
 
 NAMES = ("models", "context", "model", "kv", "state", "preset", "count", "runs")
@@ -36,7 +37,7 @@ def grown(model: str, view: scene.Scene) -> growth.ContextGrowth:
 
 def table(t: Words, chosen: list[str], view: scene.Scene) -> None:
     """The models at the chosen context, in numbers."""
-    rows = []
+    rows, names = [], kind_names(t)
     for model in chosen:
         spec = catalogue.load(model)
         at = growth.over_context(spec, (view.context,), formats=formats_of(view, spec), convention=view.preset)
@@ -46,11 +47,15 @@ def table(t: Words, chosen: list[str], view: scene.Scene) -> None:
                 t("model"): model,
                 t("KV a token"): t.size(one.kv_held[0]),
                 t("KV held"): t.size(at.kv_held[0]),
+                **{names[kind]: t.size(at.parts_held[kind][0]) for kind in ("window", "latent", "conv")},
                 t("state"): t.size(at.state_held[0]),
                 t("moved a step"): t.size(at.moved[0]),
                 t("context up to"): t.number(spec.max_position),
             }
         )
+    for kind in ("window", "latent", "conv"):
+        if all(row[names[kind]] == t.size(0) for row in rows):  # no model shown has it
+            rows = [{name: value for name, value in row.items() if name != names[kind]} for row in rows]
     st.dataframe(
         rows, hide_index=True, alt=t("The models at this context: KV cache, state, and bytes moved in a step.")
     )

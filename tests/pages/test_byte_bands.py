@@ -43,6 +43,9 @@ def test_kv_and_state_draws_a_window_that_stops_and_the_whole_that_does_not(open
     assert window["y"][-1] == window["y"][-5] < full["y"][-1]
     assert whole["y"][-1] == pytest.approx(window["y"][-1] + full["y"][-1])
     assert window["line"]["color"] == palette.WINDOW
+    columns = list(test.dataframe[0].value.columns)
+    assert "KV of sliding windows" in columns
+    assert "compressed KV (latent)" not in columns
 
 
 def test_kv_and_state_draws_latent_and_conv(open_page: Open) -> None:
