@@ -22,6 +22,16 @@ def first_shown(steps: int) -> int:
     return min(max(int(asked), 1), steps) - 1 if asked.isascii() and asked.isdigit() and len(asked) < 9 else 0
 
 
+def until_it_ends(waited_for: str) -> None:
+    """One full rerun as soon as the run can be replayed."""
+    try:
+        ended = isinstance(runs.find(waited_for), Run)
+    except LabError:
+        ended = True
+    if ended:
+        st.rerun()
+
+
 st.title(t("Step by step"))
 st.markdown(
     t(
@@ -46,6 +56,7 @@ elif isinstance(run, Run):
     st.info(t("This run has no step to replay: it ended before its first one."), icon=":material/info:")
 elif run is not None:
     link = build_link("", run=run.id, language=t.language)
-    st.info(t("This run has not ended yet; [watch it]({link}) and come back then.", link=link), icon=":material/timer:")
+    st.info(t("This run has not ended yet; [watch it]({link}) or wait here.", link=link), icon=":material/timer:")
+    st.fragment(until_it_ends, run_every=2.0)(run.id)
 st.subheader(t("Pen and paper"))
 mounts.paper(t)

@@ -119,20 +119,25 @@ def _card(t: Words, found: Found) -> dict[str, Any]:
 
 
 def _known(step: str) -> questions.Known:
-    """The run on show, else the one that ships; this machine's ceilings; the experiments that a step asks about."""
-    run_id = st.session_state.get("run_id")
-    run: Any = None
-    if run_id is not None:
-        try:
-            run = runs.find(run_id)
-        except LabError:  # the page says so itself
-            run = None
+    """The run on show once it has ended; this machine's ceilings; the experiments that a step asks about."""
     return questions.Known(
-        run if isinstance(run, Run) else runs.shipped(),
+        _run_on_show(),
         broker.current().machine().ceilings,
         _newest_shape() if step == "one-matrix" else None,
         _newest_batch() if step == "batch" else None,
     )
+
+
+def _run_on_show() -> Run | None:
+    """The run of the address once it has ended, else the one that ships where the address has none."""
+    run_id = st.session_state.get("run_id")
+    if run_id is None:
+        return runs.shipped()
+    try:
+        run = runs.find(run_id)
+    except LabError:  # the page says so itself
+        return None
+    return run if isinstance(run, Run) else None
 
 
 def _newest_shape() -> lesson_measured.MatrixRatio | None:
