@@ -18,6 +18,7 @@ PAGES = {
     "memory": N_("KV and state"),
     "devices": N_("Devices"),
     "map": N_("How it got faster"),
+    "levers": N_("Levers"),
     "machine": N_("This machine"),
 }
 

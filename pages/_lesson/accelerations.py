@@ -91,8 +91,7 @@ MAP: tuple[Acceleration, ...] = (
         ),
         N_("The draft is a second model, to be held and to be run."),
         {"prefill_4_ms": 2, "decode_after_4_ms": 2},
-        "roofline",
-        ANCHOR | {"prompt": "4", "batch": "1", "context": "4"},
+        "levers",
     ),
     Acceleration(
         N_("The model as its own draft (multi-token prediction)"),

@@ -105,7 +105,7 @@ _OWN: dict[str, Term] = {
             "A cheap draft guesses several tokens; one pass of the model checks them all and keeps those it "
             "agrees with."
         ),
-        "map",
+        "levers",
     ),
     "quantisation": Term(
         N_("quantisation"), N_("Holding each weight in fewer bits, so that a step has fewer bytes to read."), "roofline"

@@ -271,7 +271,10 @@ STEPS: tuple[Step, ...] = (
             "bringing-in serves many tokens. Everything that made inference faster attacks one of the numbers "
             "you have seen."
         ),
-        N_("Go down the map: each step has the number that forced it, and a link to where you can try it."),
+        N_(
+            "Go down the map: each step has the number that forced it, and a link to where you can try it. "
+            "What helps a run on this machine, and by how much, is on *Levers*."
+        ),
         N_(
             "Fewer bytes, more rows for each reading, more tokens for each step: there is no fourth way. What "
             "remains open is where hundreds of caches go in one memory, and how one token is picked from the "
