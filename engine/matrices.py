@@ -18,7 +18,7 @@ from engine.ledger import PLAIN_BYTES, WEIGHT_LAYOUTS
 from engine.shapes import ShapePoint, ShapeRequest
 from engine.spec import Spec, Weight
 
-FORMATS = {"fp32": "fp32", "bf16": "bf16"}
+FORMATS = {"fp32": "fp32", "bf16": "bf16", "int8": "fp32", "int4": "fp32"}
 """What a matrix can be held in here, and what its rows are then computed in."""
 
 
@@ -89,8 +89,9 @@ def check_format(weights: str) -> None:
 
 
 def needed_bytes(matrix: Matrix, weights: str, most_rows: int) -> int:
-    """Memory a measurement takes: what the largest product reads and writes."""
-    return matrix.moved_bytes(most_rows, weights)
+    """Memory a measurement takes: what the largest product reads and writes, and packed weights spelled out for it."""
+    spelled_out = 0 if weights in PLAIN_BYTES else PLAIN_BYTES["fp32"] * matrix.k * matrix.n
+    return matrix.moved_bytes(most_rows, weights) + spelled_out
 
 
 def check_memory(spec: Spec, matrix: Matrix, request: ShapeRequest, free_bytes: int) -> None:
@@ -117,7 +118,7 @@ def check_memory(spec: Spec, matrix: Matrix, request: ShapeRequest, free_bytes: 
             fits=" / ".join(smaller),
             **said,
         )
-    left = free_bytes - matrix.bytes_in(request.weights)
+    left = free_bytes - needed_bytes(matrix, request.weights, 0)
     rows = left // ((matrix.k + matrix.n) * PLAIN_BYTES[FORMATS[request.weights]])
     if rows >= 1:
         raise LabError(

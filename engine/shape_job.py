@@ -1,11 +1,10 @@
-"""One weight matrix timed with 1 to 2048 rows, by the engine's own linear layer.
+"""One weight matrix timed with 1 to 2048 rows, as the engine's own model would multiply it.
 
 The shape is the model's, the values are made up: a product takes as long whatever the numbers are.
 """
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from engine import catalogue, matrices, shapes
@@ -17,8 +16,8 @@ from engine.experiment_job import PointByPoint
 from engine.experiment_record import AnyRecord
 from engine.matrices import FORMATS, Matrix
 from engine.measure import SAMPLE_NS, repetitions
-from engine.model.linear import Linear
 from engine.record import FinalState
+from engine.shape_product import Product
 from engine.shapes import ShapePoint, ShapeRecord, ShapeRequest
 
 WARM_UP_NS = 5e8
@@ -29,8 +28,7 @@ class ShapeInProgress(PointByPoint):
     """One matrix and its points so far."""
 
     _matrix: Matrix | None = None
-    _linear: Linear
-    _rows: Tensor
+    _product: Product
 
     @property
     def _asked(self) -> ShapeRequest:
@@ -49,16 +47,16 @@ class ShapeInProgress(PointByPoint):
         self._ceilings = general(self._bench.general(self._device, self._job.ceilings, self._teller))
         self._matrix = matrix
         self._points = matrices.predict(matrix, asked.weights, asked.rows, self._ceilings)
-        self._linear, self._rows = _values(matrix, asked.weights, max(asked.rows), self._device)
+        self._product = Product(matrix, asked.weights, max(asked.rows), self._device)
         self._elapsed = clock_for(self._device)
         self._calls: dict[int, int] = {}
         return list(self._points)
 
     def _sample(self, number: int) -> float:
-        rows = self._rows[: self._points[number].rows]
+        rows = self._points[number].rows
 
         def call() -> Tensor:
-            return self._linear(rows)
+            return self._product(rows)
 
         if number not in self._calls:
             first = self._elapsed.time(call)[1]
@@ -90,17 +88,3 @@ class ShapeInProgress(PointByPoint):
         return ShapeRecord.model_validate(values)
 
     _points: list[ShapePoint]
-
-
-def _values(matrix: Matrix, weights: str, rows: int, device: torch.device) -> tuple[Linear, Tensor]:
-    """The matrix and as many rows as the most asked for, of made-up numbers.
-
-    Random, not constant: equal numbers let a processor draw less power and run faster than it does in a model.
-    """
-    dtype = devices.DTYPES[FORMATS[weights]]
-    generator = torch.Generator(device=device).manual_seed(0)
-
-    def normal(*size: int) -> Tensor:
-        return torch.empty(*size, dtype=dtype, device=device).normal_(generator=generator)
-
-    return Linear(normal(matrix.n, matrix.k).mul_(matrix.k**-0.5)), normal(rows, matrix.k)
