@@ -84,14 +84,16 @@ def test_another_card_changes_the_two_estimates_differently(open_page: Open) -> 
     assert shown["at best"] == shown["bytes alone"]
 
 
-def test_the_page_says_which_estimate_was_right(open_page: Open) -> None:
+def test_the_page_says_which_estimate_the_step_follows(open_page: Open) -> None:
     token = said(open_page("devices.py", lang="en"))
     assert "25.13 ms** to **15.30 ms" in token
-    assert "The estimate by bytes was right" in token.replace("**", "")
+    assert "so the step follows the estimate by bytes; compute alone would have promised × 3.17" in token.replace(
+        "**", ""
+    )
     prompt = said(open_page("devices.py", lang="en", estimate="prefill", prompt="8192")).replace("**", "")
-    assert "The estimate by compute was right" in prompt
+    assert "the step follows the estimate by compute" in prompt
     between = said(open_page("devices.py", lang="en", estimate="prefill", prompt="200"))
-    assert "The limit changes from one card to the other" in between
+    assert "The slower part changes from one card to the other" in between
 
 
 def test_the_same_compute_and_more_bandwidth(open_page: Open) -> None:
@@ -112,7 +114,7 @@ def test_every_device_has_both_estimates_and_its_sources(open_page: Open) -> Non
     test = open_page("devices.py", lang="en", device="h100-sxm")
     without = [device for device in hardware.all() if not {"bf16", "fp16", "fp32"} & set(device.peaks)]
     assert len(test.dataframe[0].value) == len(hardware.ids()) - len(without)
-    assert f"{len(without)} devices are left out" in said(test)
+    assert f"{len(without)} devices are not listed" in said(test)
     assert "1979 is the sparse bf16 rate" in said(test)
     assert "usual mistake" in said(test)
     assert "https://github.com/" in said(test)
@@ -188,9 +190,9 @@ def test_several_models_at_once(open_page: Open) -> None:
     test = open_page("memory.py", lang="en", models=names, context="4096")
     table = test.dataframe[0].value.set_index("model")
     assert list(table.index) == names.split(",")
-    assert table.loc["Qwen/Qwen3.8-27B", "KV for the first token"] == "65.5 kB"
-    assert table.loc["Qwen/Qwen3-32B", "KV for the first token"] == "262 kB"  # four times the anchor's
-    assert table.loc["Qwen/Qwen3.8-27B", "state held"] == "151 MB"
+    assert table.loc["Qwen/Qwen3.8-27B", "KV a token"] == "65.5 kB"
+    assert table.loc["Qwen/Qwen3-32B", "KV a token"] == "262 kB"  # four times the anchor's
+    assert table.loc["Qwen/Qwen3.8-27B", "state"] == "151 MB"
     assert table.loc["Qwen/Qwen3.8-27B", "moved a step"] == "570 MB"
     [window] = traces(test, "models_figure", "mistralai/Mistral-7B-v0.1")
     assert window["y"][-1] == window["y"][window["x"].index(4096.0)]
