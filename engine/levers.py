@@ -15,7 +15,7 @@ from engine.ceilings import Ceilings
 from engine.errors import N_, LabError, Sentence
 from engine.expected import Predictor, predictor
 from engine.experiment import Experiment, Part, Timed
-from engine.ledger import PLAIN_BYTES, Formats
+from engine.ledger import Formats
 from engine.predict import roof_of
 from engine.random_shapes import PREFIX
 from engine.random_shapes import read as read_random
@@ -89,7 +89,8 @@ class _Base:
         self.ceilings: Ceilings = run.ceilings
         self.prompt_ids = run.prompt.token_ids
         self.weights, self.kv = run.model.weight_format, run.model.kv_format
-        self.plain = request.DTYPES.get(run.model.dtype, "fp32")
+        self.dtype = run.model.dtype
+        self.plain = request.DTYPES.get(self.dtype, "fp32")
         self.spec = spec_of(run.request.model, dict(run.model.config))
         middle = sorted(decodes, key=lambda step: step.context)[len(decodes) // 2]
         self.context, self.batch = middle.context, run.request.batch
@@ -102,8 +103,8 @@ class _Base:
         return self.formats_with(self.weights, self.kv)
 
     def formats_with(self, weights: str, kv: str) -> Formats:
-        """The same with other formats; what is never quantised stays in what the run computed in."""
-        return Formats(weights, kv, plain=None if weights in PLAIN_BYTES else self.plain)
+        """The same with other formats: of the matrices, the embedding and the head, as this engine holds them."""
+        return Formats(weights, kv, "fp32", plain=self.plain, embedding=weights)
 
     def lines(self, *, batch: int | None = None) -> Predictor:
         """The predictor of the run's own formats."""
@@ -189,9 +190,7 @@ def _weights(base: _Base) -> list[Lever]:
     for format_ in FORMATS:
         if format_ == base.weights:
             continue
-        asked = _asked(base, weights=format_) or (_asked(base, dtype="bfloat16") if format_ == "bf16" else None)
-        kv = base.kv if asked is None or asked.dtype != "bfloat16" else "bf16"
-        plain = base.formats_with(format_, kv)
+        asked = _asked(base, weights=format_, dtype=base.dtype)
         found.append(
             Lever(
                 name=f"weights-{format_}",
@@ -201,7 +200,7 @@ def _weights(base: _Base) -> list[Lever]:
                     template=N_("The step without the time of the bytes that are no longer read: the kernel for the "
                                 "new format may be slower or faster than that.")
                 ),
-                predicted=base.foretold(_by_bytes(base, plain)),
+                predicted=base.foretold(_by_bytes(base, base.formats_with(format_, base.kv))),
                 gain=1.0,
                 request=asked,
             )
@@ -212,9 +211,9 @@ def _weights(base: _Base) -> list[Lever]:
 def _kv(base: _Base) -> list[Lever]:
     found = []
     for format_ in ("bf16", "int8"):
-        asked = _asked(base, kv=format_)
-        if format_ == base.kv or (asked is not None and asked.dtype is None and base.run.request.dtype is None):
+        if format_ == base.kv:
             continue
+        asked = _asked(base, kv=format_, dtype=base.dtype)
         found.append(
             Lever(
                 name=f"kv-{format_}",
@@ -281,7 +280,8 @@ def check_ns(lines: Predictor, rows: int, context: int) -> float:
 
 def _lookup(base: _Base) -> list[Lever]:
     run = base.run
-    if run.request.temperature > 0 or base.batch > 1 or len(run.output.token_ids) < 3:
+    one_format = base.weights == base.plain
+    if run.request.temperature > 0 or base.batch > 1 or len(run.output.token_ids) < 3 or not one_format:
         return []
     checks = lookup.foretell(base.prompt_ids, run.output.token_ids, DRAFTS)
     lines = base.lines()
