@@ -22,7 +22,7 @@ from engine.weight_files import Stored, inspect
 
 _KEPT = 3
 """Tensors remembered, so that a loader may look at q, k and v, or gate and up, and then take them."""
-_REOPEN_BYTES = 1 << 24
+_REOPEN_BYTES = 1 << 23
 """What may be read through one opening of the files."""
 
 
@@ -81,16 +81,31 @@ class _Files(Mapping[str, Tensor]):
             self._kept[name] = tensor if self._dtype is None else tensor.to(self._dtype)
         return self._kept[name]
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of a tensor, from the header alone."""
+        return self._found[name].shape
+
+    def rows(self, name: str, first: int, end: int) -> Tensor:
+        """Some rows of a matrix; of a compressed one all are made into numbers, and kept for the next call."""
+        if self._found[name].parts != (name,):
+            return self[name][first:end]
+        found: Tensor = self._file(name).get_slice(name)[first:end]  # type: ignore[no-untyped-call]
+        self._read_bytes += found.nbytes
+        return found if self._dtype is None else found.to(self._dtype)
+
     def _read(self, part: str) -> Tensor:
+        tensor: Tensor = self._file(part).get_tensor(part)  # type: ignore[no-untyped-call]
+        self._read_bytes += tensor.nbytes
+        return tensor
+
+    def _file(self, part: str) -> safe_open:
         if self._read_bytes > _REOPEN_BYTES:
             self._open.clear()
             self._read_bytes = 0
         file = self._stored[part].file
         if file not in self._open:
             self._open[file] = safe_open(file, framework="pt")
-        tensor: Tensor = self._open[file].get_tensor(part)  # type: ignore[no-untyped-call]
-        self._read_bytes += tensor.nbytes
-        return tensor
+        return self._open[file]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._found)
