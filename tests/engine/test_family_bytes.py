@@ -20,14 +20,18 @@ BATCH = 2
 
 
 def held(cache: HybridCache) -> int:
-    """Bytes of the storages the cache's memories really own, found by looking at every tensor reachable from them."""
+    """Bytes of what the cache's memories really own, found by looking at every tensor reachable from them.
+
+    Of tensors on one storage the widest counts: the block of an arena is larger than what was asked of it.
+    """
     storages: dict[int, int] = {}
     seen: list[object] = list(cache._memories)
     for _ in range(3):
         seen += [item for item in gc.get_referents(*seen) if isinstance(item, Tensor | dict) or hasattr(item, "_kv")]
     for item in seen:
         if isinstance(item, Tensor):
-            storages[item.untyped_storage().data_ptr()] = item.untyped_storage().nbytes()
+            place = item.untyped_storage().data_ptr()
+            storages[place] = max(storages.get(place, 0), item.nbytes)
     return sum(storages.values())
 
 
