@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from engine.arena import zeros
 from engine.errors import LabError
 
 
@@ -73,7 +74,7 @@ class KVCache:
         device: torch.device,
     ) -> None:
         # Filled with zeros so that the system hands out the memory now, and not inside a timed step.
-        self._kv = torch.zeros(layers, 2, batch, kv_heads, positions, head_dim, dtype=dtype, device=device)
+        self._kv = zeros((layers, 2, batch, kv_heads, positions, head_dim), dtype, torch.device(device))
         self.batch = batch
         self.positions = positions
         self.length = 0

@@ -12,6 +12,8 @@ import torch
 from torch.nn import functional
 
 from engine import device as devices
+from engine import kernels
+from engine.arena import Arena
 from engine.calibrate_model import for_model
 from engine.ceilings import BandwidthPoint, Ceilings
 from engine.clock import clock_for
@@ -121,16 +123,16 @@ def _bandwidth(
     limit = max(SMALLEST_BYTES, min(largest_bytes, devices.free_bytes(device) // 4))
     sizes = [SMALLEST_BYTES << step for step in range((limit // SMALLEST_BYTES).bit_length())]
     # Filled, not zeroed: untouched zero pages all map to one page, which would be read from cache.
-    buffer = torch.full((sizes[-1] // 4,), 0.01, device=device)
+    buffer = Arena().empty((sizes[-1] // 4,), torch.float32, device).fill_(0.01)
     calls: dict[tuple[int, str], Call] = {}
     repeat: dict[tuple[int, str], int] = {}
     hopeless: set[str] = set()
     for size in sizes:
-        kernels = {name: call for name, call in _readers(buffer[: size // 4]).items() if name not in hopeless}
-        trials = {name: trial_ns(call, elapsed, should_stop) for name, call in kernels.items()}
+        readers = {name: call for name, call in _readers(buffer[: size // 4]).items() if name not in hopeless}
+        trials = {name: trial_ns(call, elapsed, should_stop) for name, call in readers.items()}
         hopeless |= {name for name, time in trials.items() if time > max(SAMPLE_NS, HOPELESS * min(trials.values()))}
-        calls |= {(size, name): kernels[name] for name in kernels if name not in hopeless}
-        repeat |= {(size, name): repetitions(trials[name]) for name in kernels if name not in hopeless}
+        calls |= {(size, name): readers[name] for name in readers if name not in hopeless}
+        repeat |= {(size, name): repetitions(trials[name]) for name in readers if name not in hopeless}
     timings = in_turn(
         calls, repeat, elapsed, rounds=rounds, budget_s=BANDWIDTH_S, on_share=on_share, should_stop=should_stop
     )
@@ -143,7 +145,7 @@ def _readers(values: torch.Tensor) -> dict[str, Call]:
     half = values.view(torch.bfloat16).view(-1, MATVEC_COLUMNS)
     vector, vector_half = torch.full_like(matrix[0], 0.5), torch.full_like(half[0], 0.5)
     row, row_half = vector[None], vector_half[None]
-    return {
+    return _compiled_reader(values) | {
         "sum": values.sum,
         "max": values.amax,
         "dot": lambda: torch.dot(values, values),
@@ -152,6 +154,15 @@ def _readers(values: torch.Tensor) -> dict[str, Call]:
         "mv bf16": lambda: torch.mv(half, vector_half),
         "linear bf16": lambda: functional.linear(row_half, half),
     }
+
+
+def _compiled_reader(values: torch.Tensor) -> dict[str, Call]:
+    """The kernels that decode with: a step they make must not be judged by slower ones."""
+    if values.device.type != "cpu" or not kernels.usable():
+        return {}
+    from engine.kernels.reader import reading
+
+    return {"compiled": reading(values.data_ptr(), values.numel(), torch.get_num_threads())}
 
 
 def _bandwidth_point(size: int, by_kernel: dict[str, Timing]) -> BandwidthPoint:

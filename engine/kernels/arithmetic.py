@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from engine.kernels.atoms import floats, load_float, two_to_the
+from engine.kernels.atoms import CACHE_LINE, floats, load_float, prefetch, two_to_the
 
 _LOG2_E = np.float32(1.4426950408889634)
 _LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
 _C0, _C1, _C2 = np.float32(1.9875691500e-4), np.float32(1.3981999507e-3), np.float32(8.3334519073e-3)
 _C3, _C4, _C5 = np.float32(4.1665795894e-2), np.float32(1.6666665459e-1), np.float32(5.0000001201e-1)
 _ONE, _HALF, _ZERO = np.float32(1), np.float32(0.5), np.float32(0)
+_AHEAD = 4096  # bytes between the values that are mixed and those that are prefetched
 _LEAST, _MOST = np.float32(-87), np.float32(88)
 
 
@@ -83,6 +84,8 @@ def mix(weights: int, values: int, count: int, size: int, target: int) -> None:
         w0, w1 = load_float(weights + 4 * first), load_float(weights + 4 * first + 4)
         w2, w3 = load_float(weights + 4 * first + 8), load_float(weights + 4 * first + 12)
         base = values + first * row_bytes
+        for line in range(_AHEAD, _AHEAD + 4 * row_bytes, CACHE_LINE):
+            prefetch(base + line)
         v0, v1 = floats(base, size), floats(base + row_bytes, size)
         v2, v3 = floats(base + 2 * row_bytes, size), floats(base + 3 * row_bytes, size)
         for i in range(size):

@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import carray, njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 SPINS = 1 << 24
 """Looks at the counter (1 to 2 ms) before a waiting thread lets others have its core. Shares differ by a tenth of that;
 one who yields sooner gives a whole time slice to whatever else runs here, at every meeting."""
+
+CACHE_LINE = 64
 
 I64 = ir.IntType(64)
 sched_yield = types.ExternalFunction("sched_yield", types.int32())
@@ -30,6 +33,27 @@ def pointer(typingctx: Any, address: Any) -> Any:
         return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
 
     return types.voidptr(types.int64), codegen
+
+
+def emit_prefetch(builder: Any, address: Any) -> None:
+    """Instructions that bring the cache line at an address nearer; an address that is nobody's does no harm."""
+    byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    to_read, in_all_caches, data = 0, 3, 1
+    flags = [ir.Constant(word, flag) for flag in (to_read, in_all_caches, data)]
+    builder.call(function, [builder.inttoptr(address, byte), *flags])
+
+
+@intrinsic
+def prefetch(typingctx: Any, address: Any) -> Any:
+    """Bring the cache line at an address nearer."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        emit_prefetch(builder, arguments[0])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
 
 
 @intrinsic

@@ -20,6 +20,7 @@ from numba import carray, cfunc, config, types
 
 from engine import settings
 from engine.kernels.atoms import fetch_add, pointer
+from engine.kernels.reading import run_reading
 from engine.kernels.step import run_step
 
 _SIGNATURE = types.void(types.int64)
@@ -41,6 +42,10 @@ def _int4(address: int) -> None:
     run_step(carray(pointer(address), (0,), np.uint8), address)
 
 
+def _reading(address: int) -> None:
+    run_reading(carray(pointer(address), (0,), np.float32), address)
+
+
 def _count(address: int) -> None:
     fetch_add(address, 1)
 
@@ -52,6 +57,12 @@ _STEPS = {"fp32": _fp32, "bf16": _bf16, "int8": _int8, "int4": _int4}
 def step_address(kind: str) -> int:
     """The address of the step's function for weights held as "fp32", "bf16", "int8" or "int4"."""
     return _compiled(_STEPS[kind])
+
+
+@cache
+def reading_address() -> int:
+    """The address of the function that `engine.kernels.reader` calls."""
+    return _compiled(_reading)
 
 
 @cache

@@ -18,12 +18,13 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from engine.kernels.atoms import CACHE_LINE, emit_prefetch
+
 LANES = 16
 STEP = 2 * LANES
 """Numbers a tile takes at a time: the inner size of every matrix has to be a multiple of it."""
 AHEAD = 4096
 """Bytes between what is read and what is prefetched."""
-CACHE_LINE = 64
 
 _F32, _I64, _I32, _I16, _I8 = ir.FloatType(), ir.IntType(64), ir.IntType(32), ir.IntType(16), ir.IntType(8)
 _ROW_BITS = {"float32": 32, "uint16": 16, "int8": 8, "uint8": 4}
@@ -38,7 +39,7 @@ def _tile(rows: int, inputs: int) -> Any:
         w, w_stride: the first row of weights, and how far apart rows lie.
         s, s_stride: int4 only: the first row's bf16 scales, one a group, and how far apart rows lie.
         x, x_stride: the first row of fp32 activations, and how far apart rows lie.
-        k, group: numbers in a row, and in a group (int4; any multiple of STEP).
+        k, group: numbers in a row, and in a group (int4; STEP times a power of two).
         out: where the fp32 sums go, [inputs, rows]. A scale per row is the caller's business.
     """
 
@@ -74,6 +75,7 @@ class _Tile:
         self.b, self.kind, self.rows, self.inputs = builder, kind, rows, inputs
         self.w, self.w_stride, self.s, self.s_stride, self.x, self.x_stride, self.k, self.group, self.out = arguments
         zero = _splatted(_F32, 0.0)
+        self.group_shift = self._log2_of_group() if kind == "uint8" else None
         self.sums = [[[_slot(builder, zero) for _ in range(2)] for _ in range(inputs)] for _ in range(rows)]
 
     def emit(self) -> None:
@@ -131,16 +133,17 @@ class _Tile:
 
     def _group_scale(self, at: Any, row: int) -> Any:
         """The scale of the group that begins at or before number `at`, in every lane."""
-        index = self.b.shl(self.b.udiv(at, self.group), _int(1))
+        index = self.b.shl(self.b.lshr(at, self.group_shift), _int(1))
         scale = self._from_bf16(self._load(self._address(self.s, self.s_stride, row, index), _I16, 1, 2), 1)
         return self.b.shuffle_vector(scale, scale, ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES))
 
+    def _log2_of_group(self) -> Any:
+        """Groups are powers of two: shifting by this finds one without a division in the loop."""
+        return self.b.cttz(self.group, ir.Constant(ir.IntType(1), 1))
+
     def _prefetch(self, start: Any) -> None:
-        kind = ir.FunctionType(ir.VoidType(), [_I8.as_pointer(), _I32, _I32, _I32])
-        function = cgutils.get_or_insert_function(self.b.module, kind, "llvm.prefetch.p0")
         for line in range(0, max(1, STEP * _ROW_BITS[self.kind] // 8), CACHE_LINE):
-            address = self.b.inttoptr(self.b.add(start, _int(AHEAD + line)), _I8.as_pointer())
-            self.b.call(function, [address, *(ir.Constant(_I32, flag) for flag in (0, 3, 1))])
+            emit_prefetch(self.b, self.b.add(start, _int(AHEAD + line)))
 
     def _add_product(self, slot: Any, weights: Any, inputs: Any) -> None:
         product = self.b.fmul(weights, inputs, flags=("contract",))

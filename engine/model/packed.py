@@ -7,13 +7,14 @@ weights are rounded against the rounded scale, so that nothing is lost twice. Wh
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name PyTorch's own documentation gives it
 from torch import Tensor
 
-from engine.model.arena import Arena
+from engine.arena import Arena
 
 GROUPS = {"int8": 0, "int4": 128, "int4-g32": 32, "int4-g64": 64}
 """The formats by their names, and the weights that share a scale; 0 for a whole row."""
@@ -77,6 +78,22 @@ def pack(weight: Tensor, format_: str, arena: Arena) -> Packed:
     runs = (whole + 8).to(torch.uint8).view(n, -1, 2, _TILE // 2)
     stored = (runs[:, :, 0] | (runs[:, :, 1] << 4)).view(n, -1)
     return Packed(_kept(stored, arena), _kept(scales, arena), group, (n, k))
+
+
+def pack_in_blocks(blocks: Iterable[Tensor], size: tuple[int, int], format_: str, arena: Arena) -> Packed:
+    """As `pack`, from blocks of rows: fp32 [m, k] each, in their order, [n, k] in all."""
+    whole: Packed | None = None
+    first = 0
+    for block in blocks:
+        part = pack(block, format_, Arena())
+        if whole is None:
+            empty = [arena.empty((size[0], *t.shape[1:]), t.dtype, t.device) for t in part.tensors]
+            whole = Packed(empty[0], empty[1], part.group, size)
+        for target, tensor in zip(whole.tensors, part.tensors, strict=True):
+            target[first : first + len(block)].copy_(tensor)
+        first += len(block)
+    assert whole is not None
+    return whole
 
 
 def _rounded_up(scales: Tensor) -> Tensor:

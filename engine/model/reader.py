@@ -6,19 +6,37 @@ the mapping may be lazy or a memory-mapped file, and loading needs one tensor mo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from engine.arena import Arena
 from engine.errors import LabError
-from engine.model.arena import Arena
 from engine.model.linear import Linear
 from engine.model.names import Canonical
-from engine.model.packed import GROUPS, Packed, pack
+from engine.model.packed import GROUPS, Packed, pack_in_blocks
 
 PLAIN = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+BLOCK_SIZE = 1 << 18
+"""Weights packed at once."""
+
+
+@runtime_checkable
+class Sliced(Protocol):
+    """A mapping of tensors that can give some rows of one without the others."""
+
+    def __contains__(self, name: object, /) -> bool: ...
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of the whole tensor."""
+
+    def rows(self, name: str, first: int, end: int) -> Tensor:
+        """Rows first .. end-1, as far as there are any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +69,23 @@ class Reader:
     def matrix(self, *names: str) -> Tensor | Packed:
         """Matrices as one, their rows in this order, in the format of matrices."""
         if self.format_ in GROUPS:
-            # Its fp32 copy is in memory of its own, and goes when it is packed.
-            whole = replace(self, dtype=torch.float32, arena=Arena())._stack(names)
-            return pack(whole, self.format_, self.arena)
+            shapes = [self._shape(name) for name in names]
+            size = sum(rows for rows, _ in shapes), shapes[0][1]
+            return pack_in_blocks(self._blocks(names), size, self.format_, self.arena)
         return self._stack(names, PLAIN[self.format_] if self.format_ else None)
+
+    def _blocks(self, names: Sequence[str]) -> Iterator[Tensor]:
+        """The rows of matrices, one below another, a few at a time and in fp32: what packing takes beside the result
+        is then a block's, and not a matrix's.
+        """
+        for name in names:
+            rows, columns = self._shape(name)
+            height = max(1, BLOCK_SIZE // columns)
+            for first in range(0, rows, height):
+                if isinstance(self.tensors, Sliced):
+                    yield self.tensors.rows(self.prefix + name, first, first + height).float()
+                else:
+                    yield self._take(name)[first : first + height].float()
 
     def _stack(self, names: Sequence[str], dtype: torch.dtype | None = None) -> Tensor:
         shapes = [self._shape(name) for name in names]
@@ -68,7 +99,7 @@ class Reader:
 
     def _shape(self, name: str) -> tuple[int, ...]:
         full = self.prefix + name
-        if isinstance(self.tensors, Canonical) and full in self.tensors:
+        if isinstance(self.tensors, Canonical | Sliced) and full in self.tensors:
             return self.tensors.shape(full)
         return tuple(self._take(name).shape)
 

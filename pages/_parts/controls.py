@@ -14,7 +14,7 @@ from engine.ledger.convention import LATENT_FORMS
 from engine.record import Run, RunRequest
 from pages._parts import misread, terms
 from pages._parts import query as query_of
-from pages._parts.links import DTYPES, LIMITS, View, parse_view, to_query
+from pages._parts.links import DTYPES, LIMITS, SAME, WEIGHTS, View, parse_view, to_query
 from pages._parts.words import Words
 
 EXAMPLES = {
@@ -116,6 +116,7 @@ def _of_request(request: RunRequest) -> View:
         min_p=request.min_p,
         seed=request.seed,
         dtype=request.dtype or View().dtype,
+        weights=request.weights or SAME,
         latent=request.latent,
     )
     return parse_view(to_query(view))  # a run from the command line may lie outside what the controls can hold
@@ -149,8 +150,7 @@ def current() -> View:
 
 def request_of(view: View) -> RunRequest:
     """What pressing Run asks for."""
-    values: dict[str, Any] = asdict(view)
-    return RunRequest(prompt=st.session_state["prompt"], max_new_tokens=values.pop("length"), **values)
+    return view.request(st.session_state["prompt"])
 
 
 def _prompt(t: Words) -> None:
@@ -192,6 +192,8 @@ def _sampling(t: Words) -> None:
     _number(left, "min-p", "min_p", t(terms.MIN_P), 0.05)
     right.selectbox(t("Number format"), DTYPES, key="dtype", help=t(terms.DTYPE),
                     format_func={"float32": "fp32", "bfloat16": "bf16"}.__getitem__)  # fmt: skip
+    st.selectbox(t("Weights"), WEIGHTS, key="weights", help=t(terms.WEIGHT_FORMAT),
+                 format_func=lambda name: t("the same") if name == SAME else name)  # fmt: skip
 
 
 def _latent_form(t: Words, choice: checkpoint.ModelChoice) -> None:

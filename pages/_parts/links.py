@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from engine.ledger.convention import LATENT_FORMS
-from engine.record import RUN_ID_PATTERN
+from engine.record import RUN_ID_PATTERN, RunRequest
+from engine.request import NARROWER
 from pages._parts.query import VERSION, Ends, link, number, read, write
 from pages._parts.words import LANGUAGES
 
 DTYPES = ("float32", "bfloat16")
+SAME = "same"
+WEIGHTS = (SAME, *NARROWER["float32"])
+"""What weights are held in: what is computed in, or something narrower."""
 MODEL_PATTERN = r"^[A-Za-z0-9._@=:/-]{1,120}$"
 
 
@@ -35,7 +39,14 @@ class View:
     min_p: float = 0.0
     seed: int = 0
     dtype: str = "float32"
+    weights: str = SAME
     latent: str = LATENT_FORMS[0]
+
+    def request(self, prompt: str) -> RunRequest:
+        """The run these controls ask for. Weights are narrower than the arithmetic, or not a choice of their own."""
+        values = asdict(self)
+        narrower = self.weights if self.weights in NARROWER[self.dtype] else None
+        return RunRequest(prompt=prompt, max_new_tokens=values.pop("length"), **values | {"weights": narrower})
 
 
 LIMITS: dict[str, Ends] = {
@@ -59,6 +70,8 @@ def _parse(name: str, default: Any, raw: str) -> Any:
         return raw if re.fullmatch(MODEL_PATTERN, raw) and ".." not in raw else default
     if name == "dtype":
         return raw if raw in DTYPES else default
+    if name == "weights":
+        return raw if raw in WEIGHTS else default
     if name == "latent":
         return raw if raw in LATENT_FORMS else default
     if name == "chat":

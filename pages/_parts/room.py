@@ -19,7 +19,7 @@ def needs_bytes(view: View, prompt: str) -> int:
     """Weights and caches of a run; a token of the prompt is taken to be one character."""
     choice = next(each for each in checkpoint.available() if each.id == view.model)
     positions = min(len(prompt) + view.length, choice.spec.max_position)
-    formats = Formats.dense(DTYPES[view.dtype])
+    formats = Formats.engine(DTYPES[view.dtype], view.request(prompt).weights)
     return int(resident(choice.spec, batch=view.batch, max_tokens=positions, formats=formats).total)
 
 

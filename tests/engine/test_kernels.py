@@ -14,7 +14,7 @@ from engine import kernels
 from engine import spec as specs
 from engine.errors import LabError
 from engine.ledger import Formats, resident
-from engine.model.arena import Arena
+from engine.arena import Arena
 from engine.model.decoder import Decoder
 from engine.model.packed import GROUPS, pack
 

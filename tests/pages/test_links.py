@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import fields
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.ledger.convention import LATENT_FORMS
-from engine.record import RunRequest
 from engine.request import check
 from pages._parts.links import DTYPES, LIMITS, View, build_link, parse_language, parse_run, parse_view, to_query
 
@@ -42,8 +41,7 @@ def test_no_address_is_too_hostile(query: dict[str, object]) -> None:
     assert "/.." not in f"/{view.model}"
     parse_run(query)
     parse_language(query)
-    values = asdict(view)
-    check(RunRequest(prompt="a", max_new_tokens=values.pop("length"), **values))  # every view can be asked for
+    check(view.request("a"))  # every view can be asked for
 
 
 @settings(deadline=None)

@@ -1,4 +1,4 @@
-"""Memory for weights in large blocks of huge pages, where the system gives them.
+"""Memory for weights and caches in large blocks of huge pages, where the system gives them.
 
 Reading half a gigabyte once a step passes 130,000 pages of 4 KB; every few of them the processor has to look up where
 the next one lies, in a virtual machine through two tables. With pages of 2 MB a matrix-vector product here read 20 GB/s
@@ -36,6 +36,14 @@ class Arena:
         part = self._block[self._used : self._used + size]
         self._used += -(-size // _ALIGN) * _ALIGN
         return part.view(dtype).view(shape)
+
+
+def zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A tensor of zeros with memory of its own, every page of it touched; of huge pages where it fills some."""
+    size = math.prod(shape) * dtype.itemsize
+    if device.type != "cpu" or size < 2 * _HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return torch.zeros(shape, dtype=dtype, device=device)
+    return _huge(size).view(dtype).view(shape).zero_()
 
 
 def _huge(size: int) -> Tensor:
