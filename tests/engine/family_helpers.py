@@ -207,26 +207,6 @@ def engine_of(model: Any, **changes: Any) -> HybridDecoder:
     return HybridDecoder.from_tensors(dataclasses.replace(spec, **changes), model.state_dict())
 
 
-@torch.no_grad()
-def reference_logits(model: Any, ids: Tensor, prompt: int) -> list[Tensor]:
-    """Last-position logits of the prompt and of every later token, through transformers' cache."""
-    cache = transformers.DynamicCache(config=model.config)
-    found = [model(ids[:, :prompt], cache=cache, use_cache=True).logits[:, -1]]
-    for position in range(prompt, ids.shape[1]):
-        found.append(model(ids[:, position : position + 1], cache=cache, use_cache=True).logits[:, -1])
-    return found
-
-
-def engine_logits(model: HybridDecoder, ids: Tensor, prompt: int) -> list[Tensor]:
-    """The same from the engine."""
-    return [model.prefill(ids[:, :prompt])] + [model.decode(column) for column in ids[:, prompt:].T]
-
-
-def worst(ours: list[Tensor], theirs: list[Tensor]) -> float:
-    """The largest difference over the largest logit, over all steps."""
-    return max(float((a - b).abs().max() / b.abs().max()) for a, b in zip(ours, theirs, strict=True))
-
-
 def tokens(batch: int, length: int) -> Tensor:
     """The same random ids every time."""
     return torch.randint(0, VOCABULARY, (batch, length), generator=torch.Generator().manual_seed(length))

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 import transformers
+from torch import Tensor
 
 from engine import spec as specs
 from engine.model import Model
@@ -37,3 +38,23 @@ def reference(kind: str, **changes: Any) -> Any:
 def engine_of(model: Any, **settings: Any) -> Model:
     """The engine's model with the same weights, its dimensions read from the same config."""
     return Model.from_tensors(specs.read(model.config.to_dict()), model.state_dict(), **settings)
+
+
+@torch.no_grad()
+def reference_logits(model: Any, ids: Tensor, prompt: int) -> list[Tensor]:
+    """Last-position logits of the prompt and of every later token, through transformers' cache."""
+    cache = transformers.DynamicCache(config=model.config)
+    found = [model(ids[:, :prompt], cache=cache, use_cache=True).logits[:, -1]]
+    for position in range(prompt, ids.shape[1]):
+        found.append(model(ids[:, position : position + 1], cache=cache, use_cache=True).logits[:, -1])
+    return found
+
+
+def engine_logits(model: Model, ids: Tensor, prompt: int) -> list[Tensor]:
+    """The same from the engine."""
+    return [model.prefill(ids[:, :prompt])] + [model.decode(column) for column in ids[:, prompt:].T]
+
+
+def worst(ours: list[Tensor], theirs: list[Tensor]) -> float:
+    """The largest difference over the largest logit, over all steps."""
+    return max(float((a - b).abs().max() / b.abs().max()) for a, b in zip(ours, theirs, strict=True))

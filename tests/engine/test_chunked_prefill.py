@@ -27,7 +27,7 @@ def difference(model: Model, rows: int, *, batch: int = 2, length: int = 83) -> 
         return [model.prefill(ids[:, :length], rows=rows)] + [model.decode(column) for column in ids[:, length:].T]
 
     at_once = logits(10**6)
-    return family_helpers.worst(logits(rows), at_once)
+    return model_helpers.worst(logits(rows), at_once)
 
 
 def made(kind: str) -> Model:

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name PyTorch's own documentation gives it
-from family_helpers import config_of, engine_logits, reference, reference_logits, tokens, worst
+from family_helpers import config_of, reference, tokens
+from model_helpers import engine_logits, reference_logits, worst
 from torch import Tensor
 
 from engine import spec as specs

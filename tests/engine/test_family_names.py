@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from family_helpers import CONFIGS, SIZES, config_of, engine_logits, engine_of, reference, tokens, worst
+from family_helpers import CONFIGS, SIZES, config_of, engine_of, reference, tokens
+from model_helpers import engine_logits, worst
 from safetensors.torch import load_file
 
 from engine import fitting, ledger

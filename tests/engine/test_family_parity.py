@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from family_helpers import CONFIGS, engine_logits, engine_of, reference, reference_logits, tokens, worst
+from family_helpers import CONFIGS, engine_of, reference, tokens
+from model_helpers import engine_logits, reference_logits, worst
 
 from engine.model.hybrid import HybridDecoder
 

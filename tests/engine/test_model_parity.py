@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
-from model_helpers import SIZES, engine_of, reference
+from model_helpers import SIZES, engine_logits, engine_of, reference, reference_logits, worst
 from torch import Tensor
 
 from engine import spec as specs
@@ -45,26 +44,6 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 def references() -> dict[str, Any]:
     """transformers' models, each made once."""
     return {name: reference(kind, **changes) for name, (kind, changes) in MODELS.items()}
-
-
-@torch.no_grad()
-def reference_logits(model: Any, ids: Tensor, prompt: int) -> list[Tensor]:
-    """Last-position logits of the prompt and of every later token, through transformers' cache."""
-    cache = transformers.DynamicCache(config=model.config)
-    found = [model(ids[:, :prompt], cache=cache, use_cache=True).logits[:, -1]]
-    for position in range(prompt, ids.shape[1]):
-        found.append(model(ids[:, position : position + 1], cache=cache, use_cache=True).logits[:, -1])
-    return found
-
-
-def engine_logits(model: Model, ids: Tensor, prompt: int) -> list[Tensor]:
-    """The same from the engine."""
-    return [model.prefill(ids[:, :prompt])] + [model.decode(column) for column in ids[:, prompt:].T]
-
-
-def worst(ours: list[Tensor], theirs: list[Tensor]) -> float:
-    """The largest difference over the largest logit, over all steps."""
-    return max(float((a - b).abs().max() / b.abs().max()) for a, b in zip(ours, theirs, strict=True))
 
 
 def tokens(batch: int, length: int) -> Tensor:
