@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -71,3 +72,37 @@ def test_shapes_are_told_without_torchs_compiler() -> None:
     names = ["Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-Next-80B-A3B-Instruct", "openai/gpt-oss-20b", "openai-community/gpt2"]
     done = subprocess.run([sys.executable, "-c", program, *names], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+ONE_PACKING = """
+import re, sys
+from pathlib import Path
+import torch
+from engine import checkpoint, weights
+from engine.model.decoder import Decoder
+
+def now(name):
+    return 1024 * int(re.search(name + r":\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1])
+
+torch.set_num_threads(1)
+source = checkpoint.resolve(sys.argv[1], allow_paths=True)
+tensors = weights.tensors(source)
+Path("/proc/self/clear_refs").write_text("5")
+before = now("VmRSS")
+model = Decoder.from_tensors(source.spec, tensors, weights=sys.argv[2])
+print(now("VmHWM") - before, model.resident_weight_bytes)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux tells a process its peak of memory")
+@pytest.mark.parametrize("format_", ["int8", "int4"])
+def test_packing_takes_a_few_blocks_and_not_a_whole_matrix(format_: str, tmp_path: Path) -> None:
+    """The embedding and the head are 131 MB each in fp32."""
+    sizes = {**SIZES, "vocab_size": 64_000, "intermediate_size": 1024, "num_hidden_layers": 1}
+    config = transformers.AutoConfig.for_model("llama", **sizes)
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    command = [sys.executable, "-c", ONE_PACKING, str(tmp_path), format_]
+    environment = {**os.environ, "ROOFLINE_LAB_KERNELS": "torch"}  # compiling kernels has a peak of its own
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    peak, resident = map(int, done.stdout.split())
+    assert peak < resident + 60e6
