@@ -170,7 +170,7 @@ def _two_phases(t: Words, known: Known) -> Asked:
         t("Reading a prompt of four tokens, against writing one token: how long does the reading take?"),
         {
             "four": t("four times as long"),
-            "same": t("as long"),
+            "same": t("just as long"),
             "quarter": t("a quarter of the time"),
         },
         ("same",),
