@@ -68,6 +68,15 @@ def test_a_tensor_of_many_dimensions() -> None:
     assert not torch.equal(tensor[0], tensor[1])
 
 
+def test_every_name_has_numbers_of_its_own_and_always_the_same() -> None:
+    names = [f"model.layers.{layer}.mlp.{part}.weight" for layer in (0, 1) for part in ("up_proj", "down_proj")]
+    shapes = dict.fromkeys(names, (4, 6))
+    made = {name: tensor.clone() for name, tensor in RandomTensors(shapes).items()}
+    assert len({tuple(tensor.flatten().tolist()) for tensor in made.values()}) == 4
+    again = RandomTensors(shapes)
+    assert all(torch.equal(again[name], made[name]) for name in reversed(names)), "in any order"
+
+
 def test_what_scales_is_one_and_what_is_added_is_zero() -> None:
     shapes = {
         "model.layers.0.input_layernorm.weight": (8,),
