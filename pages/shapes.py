@@ -75,6 +75,8 @@ def request() -> ShapeRequest:
 
 def predicted() -> None:
     """Before anything is measured: the roof of the matrix asked about."""
+    if experiments.wait_for_engine(t):
+        return
     ceilings, asked = scene_parts.ceilings(), request()
     if ceilings is None:
         st.info(t("This machine has not been measured yet: pressing Measure does that first, in about a minute."))
@@ -117,16 +119,16 @@ record = view.record if view is not None and isinstance(view.record, ShapeRecord
 st.title(t("Shapes"))
 st.markdown(
     t(
-        "One weight matrix, multiplied with more and more rows. It has to be read once whatever the rows, so a few "
-        "cost what one costs: a flat start. From the knee on every further row costs time."
+        "One weight matrix, multiplied with more and more rows. It has to be read once whatever the rows, so a "
+        "few cost what one costs: a flat start. From the knee on every further row costs time."
     )
 )
 left, right = st.columns([4, 7], gap="large")
 with left:
     matrix = controls()
     said = t(
-        "{count} of them in the model, {size} each. True shape, made-up numbers: a product takes as long whatever "
-        "they are.",
+        "{count} of them in the model, {size} each. True shape, made-up numbers: a product takes as long "
+        "whatever they are.",
         count=t.number(matrix.count),
         size=t.size(matrix.bytes_in(st.session_state[FORMAT])),
     )
@@ -139,7 +141,9 @@ with left:
         view.id if view else None,
     )
 with right:
-    st.fragment(on_show, run_every=experiments.POLL_S if going else None)()
+    st.fragment(
+        on_show, run_every=experiments.POLL_S if going or (view is None and experiments.is_starting()) else None
+    )()
 st.header(t("The same matrix, read for one row or for many"))
 st.select_slider(t("Rows of the prompt"), ROWS[1:], key=DRAWN, bind="query-params")
 shape_view.drawing(t, matrix, st.session_state[FORMAT], st.session_state[DRAWN], record)

@@ -104,7 +104,8 @@ def on_show() -> None:
     if problem is not None:
         st.error(plain(t.sentence(problem.sentence)), icon=":material/link_off:")
     if view is None:
-        sweep_view.unmeasured(t)
+        if not experiments.wait_for_engine(t):
+            sweep_view.unmeasured(t)
         return
     experiments.follow(t, view)
     record = view.record
@@ -139,7 +140,9 @@ with left:
         view.id if view else None,
     )
 with right:
-    st.fragment(on_show, run_every=experiments.POLL_S if going else None)()
+    st.fragment(
+        on_show, run_every=experiments.POLL_S if going or (view is None and experiments.is_starting()) else None
+    )()
     if record is not None and not going:
         sweep_view.over(t, record)
 if record is not None and not going:

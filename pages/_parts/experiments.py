@@ -111,6 +111,22 @@ def progress(t: Words, view: ExperimentView) -> None:
     )
 
 
+def is_starting() -> bool:
+    """Whether the engine has yet to say which device it is: what was measured of this machine is not known yet."""
+    return broker.current().machine().worker in ("starting", "restarting")
+
+
+def wait_for_engine(t: Words) -> bool:
+    """Say that the engine starts, once a full rerun when it has; whether there is still something to wait for."""
+    if is_starting():
+        st.session_state["engine_awaited"] = True
+        st.caption(t("The engine is starting; its device is known in a moment."))
+        return True
+    if st.session_state.pop("engine_awaited", False):
+        st.rerun()
+    return False
+
+
 def follow(t: Words, view: ExperimentView) -> None:
     """Its progress while it is going on, once a full rerun when it has just ended, and then what has to be known."""
     if not view.ended:

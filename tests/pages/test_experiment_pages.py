@@ -109,6 +109,14 @@ def test_the_drawing_is_to_scale(open_page: Open, kept_shape: ShapeRecord) -> No
     assert one["y1"] - one["y0"] < 200, "one row is a line"
 
 
+def test_while_the_engine_starts_the_page_says_so(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = broker.current()
+    view = lab.machine().model_copy(update={"worker": "starting"})
+    monkeypatch.setattr(lab, "machine", lambda: view)
+    for page in ("shapes.py", "sweeps.py"):
+        assert "The engine is starting" in said(open_page(page, lang="en"))
+
+
 def test_before_measuring_the_roof_stands_there(open_page: Open, measured_here: None) -> None:
     test = open_page("shapes.py", lang="en", held_in="fp32")
     [roof] = traces(test, "shape_time", "roof")
