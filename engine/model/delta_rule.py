@@ -12,6 +12,8 @@ fp32: rounding the state once a token adds up. Shapes: B sequences, H heads, T t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -22,6 +24,32 @@ def normalise(x: Tensor) -> Tensor:
     """x / |x| over the last dimension, in fp32; the 1e-6 under the root is the reference kernel's."""
     x = x.float()
     return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6)
+
+
+def advance(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    log_decay: Tensor,
+    strength: Tensor,
+    state: Tensor,
+    chunks: Callable[..., Tensor],
+) -> Tensor:
+    """The tokens of a step behind `state`: one by `step`, more by `chunks`.
+
+    Args:
+        queries, keys: [B, T, H, dk], normalised, queries scaled. values: [B, T, H, dv].
+        log_decay: [B, T, H] for one decay a head, [B, T, H, dk] for one a channel. strength: [B, T, H].
+        state: [B, H, dk, dv], changed in place. chunks: takes all of them with heads before tokens.
+
+    Returns:
+        [B, T, H, dv].
+    """
+    if queries.shape[1] == 1:
+        decay = log_decay[:, 0, :, None] if log_decay.ndim == 3 else log_decay[:, 0]
+        return step(queries[:, 0], keys[:, 0], values[:, 0], decay, strength[:, 0, :, None], state)[:, None]
+    by_head = (tensor.transpose(1, 2) for tensor in (queries, keys, values, log_decay, strength))
+    return chunks(*by_head, state).transpose(1, 2)
 
 
 def step(queries: Tensor, keys: Tensor, values: Tensor, log_decay: Tensor, strength: Tensor, state: Tensor) -> Tensor:

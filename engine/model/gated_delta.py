@@ -59,13 +59,7 @@ class GatedDeltaNet:
         q, k, v = self._heads(self.conv(mixed, memory.conv))
         strength = strength.sigmoid().float()
         log_decay = -self.log_rate.float().exp() * F.softplus(decay.float() + self.rate_bias.float())
-        if step.tokens == 1:
-            last = log_decay[:, 0, :, None], strength[:, 0, :, None]
-            out = delta_rule.step(q[:, 0], k[:, 0], v[:, 0], *last, memory.state)[:, None]
-        else:
-            q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-            out = delta_rule.chunks(q, k, v, log_decay.mT, strength.mT, memory.state).transpose(1, 2)
-
+        out = delta_rule.advance(q, k, v, log_decay, strength, memory.state, delta_rule.chunks)
         normed = ops.rms_norm(out.to(x.dtype), self.norm, self.eps)
         return self.out((normed * F.silu(gate.view_as(normed))).reshape(len(x), inner))
 

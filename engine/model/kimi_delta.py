@@ -68,13 +68,8 @@ class KimiDelta:
         k, v = delta_rule.normalise(k.reshape(shape)), v.reshape(shape).float()
         rate = F.softplus(self.forget(forget).float() + self.rate_bias.float()).view(shape)
         log_decay = -self.log_rate.float().exp()[:, None] * rate
-        strength = strength.sigmoid().float().view(*shape[:3], 1)
-        if step.tokens == 1:
-            out = delta_rule.step(q[:, 0], k[:, 0], v[:, 0], log_decay[:, 0], strength[:, 0], memory.state)[:, None]
-        else:
-            q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-            out = _chunks(q, k, v, log_decay.transpose(1, 2), strength[..., 0].mT, memory.state).transpose(1, 2)
-
+        strength = strength.sigmoid().float().view(shape[:3])
+        out = delta_rule.advance(q, k, v, log_decay, strength, memory.state, _chunks)
         normed = ops.rms_norm(out.to(x.dtype), self.norm, self.eps)
         return self.out((normed * self.gate(gate).view(shape).sigmoid()).reshape(len(x), -1))
 
