@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -151,10 +151,16 @@ def available() -> list[ModelChoice]:
     for name in hub.ON_THE_WEB:
         here = hub.cached(hub.Name(name)) is not None
         choices.append(ModelChoice(name, name, "real", here, catalogue.load(name)))
-    for name in random_shapes.OFFERED:
-        _config, read = random_shapes.read(name)
-        choices.append(ModelChoice(name, name, "random", fetched=True, spec=read))
-    return choices
+    return [*choices, *_offered()]
+
+
+@cache
+def _offered() -> tuple[ModelChoice, ...]:
+    """The random ones: the same for ever, and asked for at every rerun of a page."""
+    return tuple(
+        ModelChoice(name, name, "random", fetched=True, spec=random_shapes.read(name)[1])
+        for name in random_shapes.OFFERED
+    )
 
 
 def resolve(model: str | Path, *, allow_paths: bool) -> Source:

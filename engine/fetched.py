@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -119,11 +120,22 @@ def _facts(path: Path) -> dict[str, Any]:
 
 def _files(item: Item) -> dict[str, dict[str, Any]] | None:
     """The manifest's files, or None where there is no manifest of this layout that can be read."""
+    path = item.path() / MANIFEST
     try:
-        content = json.loads((item.path() / MANIFEST).read_text(encoding="utf-8"))
+        facts = path.stat()
+    except OSError:
+        return None
+    return _listed_in(path, item.layout, facts.st_mtime_ns, facts.st_size)
+
+
+@lru_cache(maxsize=16)
+def _listed_in(path: Path, layout: int, mtime_ns: int, size: int) -> dict[str, dict[str, Any]] | None:
+    """Read once for each change of the file: every rerun of a page asks."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
         files: dict[str, dict[str, Any]] = content["files"]
         complete = all({"bytes", "sha256", "mtime_ns"} <= facts.keys() for facts in files.values())
-        return files if files and complete and content["layout"] == item.layout else None
+        return files if files and complete and content["layout"] == layout else None
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
