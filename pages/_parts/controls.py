@@ -12,6 +12,7 @@ from engine import checkpoint
 from engine.errors import N_
 from engine.ledger.convention import LATENT_FORMS
 from engine.record import Run, RunRequest
+from pages._parts import choices as models
 from pages._parts import misread, terms
 from pages._parts import query as query_of
 from pages._parts.links import DTYPES, LIMITS, SAME, WEIGHTS, View, parse_view, to_query
@@ -73,7 +74,7 @@ def seed(t: Words, run: Run | None) -> None:
     if "view" not in st.session_state and run is not None and not query:
         view = _of_request(run.request)
         st.session_state.setdefault("kept_prompt", run.request.prompt)
-    known = {choice.id for choice in checkpoint.available()}
+    known = set(models.choices())
     if view.model not in known:
         view = replace(view, model=View().model if View().model in known else sorted(known)[0])
     if is_news:
@@ -129,7 +130,7 @@ def draw(t: Words, *, is_running: bool) -> View:
         is_running: the reader's own run is going on, and says itself what it fetches.
     """
     _prompt(t)
-    choices = {choice.id: choice for choice in checkpoint.available()}
+    choices = models.choices()
     st.selectbox(t("Model"), list(choices), key="model", format_func=lambda each: _model_label(t, choices[each]))
     if not is_running and not choices[st.session_state["model"]].fetched:
         st.caption(t("Not on this machine yet: the first run fetches it, once."))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine import checkpoint
 from engine.ceilings import Ceilings
 from engine.record import Run, RunView
 from engine.request import DTYPES
 from pages._parts import api, figures, palette, session, terms
+from pages._parts.choices import choices
 from pages._parts.links import View
 from pages._parts.words import Words
 
@@ -48,7 +48,7 @@ def _writer(t: Words, run: Run | RunView | None) -> str:
         weights, parameters = run.model.weights, run.model.parameters
     else:
         asked = run.request.model if run else None
-        choice = next((each for each in checkpoint.available() if each.id == asked), None)
+        choice = choices().get(asked or "")
         if choice is None:
             return ""
         weights, parameters = choice.weights, choice.parameters

@@ -9,6 +9,7 @@ import streamlit as st
 from engine import checkpoint, tokenizer
 from engine.errors import LabError
 from pages._parts import components
+from pages._parts.choices import choices
 from pages._parts.links import View
 from pages._parts.plain import plain
 from pages._parts.summary import chip_row
@@ -37,7 +38,7 @@ def show(t: Words, view: View) -> None:
         )
         rows.append(chip_row(t, title, pieces, ids))
     except LabError as error:
-        missing = not all(choice.fetched for choice in checkpoint.available() if choice.id == view.model)
+        missing = not choices()[view.model].fetched
         st.caption(t(
             "The prompt's tokens are shown here once the model is fetched; the first run brings it.") if missing
                    else plain(t.sentence(error.sentence)))  # fmt: skip

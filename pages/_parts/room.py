@@ -5,10 +5,10 @@ from __future__ import annotations
 import psutil
 import streamlit as st
 
-from engine import checkpoint
 from engine.ceilings import DeviceFacts
 from engine.ledger import Formats, resident
 from engine.request import DTYPES
+from pages._parts.choices import choices
 from pages._parts.links import View
 from pages._parts.words import Words
 
@@ -17,7 +17,7 @@ WORTH_SAYING_BYTES = 2e9
 
 def needs_bytes(view: View, prompt: str) -> int:
     """Weights and caches of a run; a token of the prompt is taken to be one character."""
-    choice = next(each for each in checkpoint.available() if each.id == view.model)
+    choice = choices()[view.model]
     positions = min(len(prompt) + view.length, choice.spec.max_position)
     formats = Formats.engine(DTYPES[view.dtype], view.request(prompt).weights)
     return int(resident(choice.spec, batch=view.batch, max_tokens=positions, formats=formats).total)
