@@ -207,7 +207,7 @@ class LayerKeys:
 def _walk_layer(
     layer: Layer, x: Tensor, step: Step, views: LayerViews, eps: float, keys: LayerKeys, laps: Laps
 ) -> Tensor:
-    """`Decoder._forward`'s loop body, with a lap after each op."""
+    """`Decoder._through`'s loop body, with a lap after each op."""
     normed = ops.rms_norm(x, layer.input_norm, eps)
     laps.lap(keys.norm)
     attended = _walk_attention(layer.attention, normed, step, views, keys, laps)

@@ -12,9 +12,12 @@ from model_helpers import reference
 
 from engine import kernels
 from engine import spec as specs
-from engine.errors import LabError
-from engine.ledger import Formats, resident
 from engine.arena import Arena
+from engine.dry_step import NO_TIME_NS, Case, DryModel
+from engine.errors import LabError
+from engine.laps import HostLaps
+from engine.ledger import Formats, resident
+from engine.ledger import decode as ledger_decode
 from engine.model.decoder import Decoder
 from engine.model.packed import GROUPS, pack
 
@@ -142,3 +145,23 @@ def test_logits_of_a_step_stay_when_the_next_is_made(monkeypatch: pytest.MonkeyP
     kept = first.clone()
     model.decode(torch.tensor([3]))
     assert np.array_equal(first.numpy(), kept.numpy())
+
+
+@pytest.mark.parametrize("weights", ["fp32", "int8"])
+def test_a_compiled_steps_laps_are_the_ledgers_ops(weights: str) -> None:
+    """Each op of the ledger has a lap, and those that lie within another's take next to nothing."""
+    kind, changes = FAMILIES["qwen3"]
+    spec = specs.read(reference(kind, **changes).config.to_dict())
+    with torch.inference_mode():
+        model = DryModel(spec, torch.float32, torch.device("cpu"), layers=3, weights=weights)
+        case, laps = Case(2, 1, 9), HostLaps()
+        model.step(case, laps, *model.cache_for(case), layers=3)
+    assert model.most_compiled_rows
+    found = laps.totals()
+    step = ledger_decode(spec, 9, batch=2, formats=Formats.engine("fp32", weights))
+    linears = {(op.rows, op.k, op.n): op.count for op in step.ops if op.kind == "linear"}
+    assert {(key.rows, key.k, key.n): count for key, (_, count) in found.items() if key.kind == "linear"} == linears
+    timed = {"linear", "attention", "embedding"}
+    assert {key.kind for key in found} == timed | {"norm", "rotary", "residual", "swiglu"}
+    assert all(time_ns / count > NO_TIME_NS for key, (time_ns, count) in found.items() if key.kind in timed)
+    assert all(time_ns / count == NO_TIME_NS for key, (time_ns, count) in found.items() if key.kind not in timed)
