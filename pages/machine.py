@@ -63,7 +63,8 @@ def ceilings_view(t: Words, ceilings: Ceilings) -> None:
     st.caption(
         t(
             "A working set that fits in a cache is read faster than one that comes from memory. A run is "
-            "judged by the rate at the bytes its own steps read, so its verdict may name another than the cards above."
+            "judged by the rate at the bytes its own steps read, so its verdict may name another than the "
+            "cards above."
         )
     )
     st.plotly_chart(charts.bandwidth_figure(t, ceilings), config=charts.CONFIG, key="bandwidth",
@@ -76,8 +77,8 @@ machine: MachineView = lab.machine()
 st.title(t("This machine"))
 st.markdown(
     t(
-        "What the lab's predictions rest on: how fast this machine reads, multiplies and starts an "
-        "operation. Measured apart from any run; nothing is fitted to a run."
+        "What the lab's predictions rest on: how fast this machine reads, multiplies and starts an operation. "
+        "Measured apart from any run; nothing is fitted to a run."
     )
 )
 if machine.reason is not None:
