@@ -115,9 +115,10 @@ if isinstance(run, Run):
         summary.metrics(t, run.summary)
     if "run" in st.query_params:  # the recorded run of a first visit goes without: its tables cost every visitor
         summary.details(t, run)
-with st.expander(t("Open a run from a file")):
-    components.import_run(
-        {"base": session.base_path(), "locale": t.language, "label": t("Choose a run's JSON file"),
-         "busy": t("Reading the file."), "unreachable": t("The lab could not be reached; try again.")},
-        key="import", on_import=show_imported,
-    )  # fmt: skip
+with st.expander(t("Open a run from a file"), key="open_file", on_change="rerun") as file:
+    if file.open:
+        components.import_run(
+            {"base": session.base_path(), "locale": t.language, "label": t("Choose a run's JSON file"),
+             "busy": t("Reading the file."), "unreachable": t("The lab could not be reached; try again.")},
+            key="import", on_import=show_imported,
+        )  # fmt: skip

@@ -35,6 +35,7 @@ EXAMPLES = {
 }
 # What stands in the box at first, by the page's language: a text the small demo model can go on with.
 FIRST_PROMPTS = {"en": EXAMPLES["A story"], "zh": EXAMPLES["The lesson's sentence"]}
+MORE = ("temperature", "seed", "top_k", "top_p", "min_p", "dtype", "weights", "latent")
 LATE_S = 2.0
 _NAMES = [field.name for field in fields(View)]
 
@@ -138,9 +139,7 @@ def draw(t: Words, *, is_running: bool) -> View:
         left, right = st.columns(2)
     _number(left, t("Length"), "length", t(terms.LENGTH))
     _number(right, t("Batch"), "batch", t(terms.BATCH))
-    with st.expander(t("More: sampling and number format")):
-        _sampling(t)
-        _latent_form(t, choices[st.session_state["model"]])
+    _more(t, choices[st.session_state["model"]])
     return current()
 
 
@@ -184,6 +183,19 @@ def _number(place: Any, label: str, name: str, explanation: str, step: float | N
     place.number_input(label, kind(low), kind(high), step=kind(step or 1), key=name, help=explanation)
 
 
+def _more(t: Words, choice: checkpoint.ModelChoice) -> None:
+    """What few need, made only while it is open: every visit would pay for it. A link that sets any of it opens it."""
+    if not choice.has_latent_attention:
+        st.session_state["latent"] = View().latent
+    is_set = any(st.session_state[name] != getattr(View(), name) for name in MORE)
+    title = t("More: sampling and number format")
+    with st.expander(title, key="more", expanded=is_set, on_change="rerun") as more:
+        if more.open:
+            _sampling(t)
+            if choice.has_latent_attention:
+                _latent_form(t)
+
+
 def _sampling(t: Words) -> None:
     left, right = st.columns(2)
     _number(left, t("Temperature"), "temperature", t(terms.TEMPERATURE), 0.1)
@@ -197,11 +209,8 @@ def _sampling(t: Words) -> None:
                  format_func=lambda name: t("the same") if name == SAME else name)  # fmt: skip
 
 
-def _latent_form(t: Words, choice: checkpoint.ModelChoice) -> None:
+def _latent_form(t: Words) -> None:
     """How latent attention reads its cache: a choice only where the model has it."""
-    if not choice.has_latent_attention:
-        st.session_state["latent"] = LATENT_FORMS[0]
-        return
     labels = {"absorbed": t("absorbed"), "re-expanded": t("re-expanded")}
     st.selectbox(
         t("Latent attention"), LATENT_FORMS, key="latent", format_func=labels.__getitem__, help=t(terms.LATENT_FORM)
