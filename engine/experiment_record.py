@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-import math
-from datetime import datetime, timedelta
-from typing import Annotated, Any, NoReturn
+from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from engine.errors import LabError
 from engine.experiment import Experiment, Timed
+from engine.imported import check_moment, document
 from engine.levers import LeversRecord
 from engine.lookups import LookupPoint, LookupRecord, LookupRequest
-from engine.record import SCHEMA, now
+from engine.record import now
 from engine.shapes import ShapePoint, ShapeRecord, ShapeRequest
 from engine.sweeps import SweepPoint, SweepRecord, SweepRequest
 
@@ -52,8 +50,11 @@ def read(content: bytes) -> AnyRecord:
     """
     if len(content) > MAX_FILE_BYTES:
         raise LabError("The file is larger than {limit} MB; no experiment is.", limit=f"{MAX_FILE_BYTES / 1e6:.0f}")
+    found = document(content)
+    if "kind" not in found:
+        raise LabError("The file is JSON but not an experiment of this lab: it has no field named kind.")
     try:
-        record = _RECORDS.validate_python({**_parse(content), "imported_at": now()})
+        record = _RECORDS.validate_python({**found, "imported_at": now()})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise LabError(
@@ -65,44 +66,10 @@ def read(content: bytes) -> AnyRecord:
     return record
 
 
-def _parse(content: bytes) -> dict[str, Any]:
-    try:
-        document = json.loads(content, parse_constant=_refuse, parse_float=_finite)
-    except (ValueError, RecursionError) as error:
-        raise LabError("The file is not JSON; import what the page's JSON download wrote.") from error
-    if not isinstance(document, dict) or "kind" not in document:
-        raise LabError("The file is JSON but not an experiment of this lab: it has no field named kind.")
-    if document.get("schema") != SCHEMA:
-        raise LabError(
-            "The experiment has schema {found}; this version of the lab reads schema {known}.",
-            found=json.dumps(document.get("schema"))[:40],
-            known=SCHEMA,
-        )
-    return document
-
-
-def _refuse(text: str) -> NoReturn:
-    raise LabError("The file holds {value} where a number has to be.", value=text[:40])
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    return value if math.isfinite(value) else _refuse(text)
-
-
 def _check(record: AnyRecord) -> None:
     if record.state == "running":
         raise LabError("The experiment had not ended when it was exported; export it again.")
-    try:
-        moment = datetime.fromisoformat(record.created_at)
-    except ValueError:
-        moment = None
-    if moment is None or moment.utcoffset() != timedelta(0) or len(record.created_at) > len(now()):
-        raise LabError(
-            "The experiment was made at {moment}, which is not a moment like {example}.",
-            moment=record.created_at[:40],
-            example=now(),
-        )
+    check_moment(record.created_at)
     if record.ceilings is not None and not record.ceilings.bandwidth:
         raise LabError("The experiment's ceilings hold no read bandwidth, so that nothing can be compared with them.")
     for point in record.points:

@@ -10,17 +10,15 @@ import csv
 import io
 import json
 import math
-from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
 from engine.errors import LabError
-from engine.record import SCHEMA, Run, Step, now
+from engine.imported import check_moment, document
+from engine.record import Run, Step, now
 from engine.summary import decode_tokens_per_s, median_tpot_ms, ttft_ms
 
 MAX_FILE_BYTES = 50_000_000
-AHEAD = timedelta(days=1)
 SUMMARY_TOLERANCE = 0.01  # other versions may interpolate percentiles otherwise; a forged figure is off by more
 
 
@@ -42,43 +40,16 @@ def read_run(content: bytes) -> Run:
             size=f"{len(content) / 1e6:.0f}",
             limit=f"{MAX_FILE_BYTES / 1e6:.0f}",
         )
-    document = _parse(content)
     try:
-        run = Run.model_validate({**document, "imported_at": now()})
+        run = Run.model_validate({**document(content), "imported_at": now()})
     except ValidationError as error:
         raise _explain(error) from error
-    _check_moment(run.created_at)
+    check_moment(run.created_at)
     _check_steps(run)
     _check_summary(run)
     if run.ceilings is not None and not run.ceilings.bandwidth:
         raise LabError("The run's ceilings hold no read bandwidth, so that nothing can be compared with them.")
     return run
-
-
-def _parse(content: bytes) -> dict[str, Any]:
-    try:
-        document = json.loads(content, parse_constant=_refuse_number, parse_float=_finite)
-    except (ValueError, RecursionError) as error:
-        raise LabError("The file is not JSON; import what `runs export` or the page's JSON download wrote.") from error
-    if not isinstance(document, dict) or "schema" not in document:
-        raise LabError("The file is JSON but not a run of this lab: it has no field named schema.")
-    if document["schema"] != SCHEMA:
-        raise LabError(
-            "The run has schema {found}; this version of the lab reads schema {known}.",
-            found=json.dumps(document["schema"])[:40],
-            known=SCHEMA,
-        )
-    return document
-
-
-def _refuse_number(text: str) -> NoReturn:
-    raise LabError("The file holds {value} where a number has to be.", value=text[:40])
-
-
-def _finite(text: str) -> float:
-    """1e999 is good JSON, and infinity to Python."""
-    value = float(text)
-    return value if math.isfinite(value) else _refuse_number(text)
 
 
 def _explain(error: ValidationError) -> LabError:
@@ -88,21 +59,6 @@ def _explain(error: ValidationError) -> LabError:
         field=".".join(str(part) for part in first["loc"]) or "run",
         reason=first["msg"].removeprefix("Value error, ").rstrip("."),
     )
-
-
-def _check_moment(text: str) -> None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    # Lists sort by it as text: it has to look as the lab writes it.
-    if moment is None or moment.utcoffset() != timedelta(0) or len(text) > len(now()):
-        raise LabError(
-            "The run was made at {moment}, which is not a moment like {example}.", moment=text[:40], example=now()
-        )
-    # Clocks differ; but what comes from the future would head every list for ever.
-    if moment > datetime.now(UTC) + AHEAD:
-        raise LabError("The run was made at {moment}, which is still to come; check its date.", moment=text)
 
 
 def _check_steps(run: Run) -> None:

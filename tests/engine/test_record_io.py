@@ -55,8 +55,8 @@ def _set(*path: str | int, to: Any) -> Spoil:
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
-        (_set("schema", to=2), "The run has schema 2; this version of the lab reads schema 1."),
-        (_set("schema", to={"a": "x" * 99}), "The run has schema"),
+        (_set("schema", to=2), "The record has schema 2; this version of the lab reads schema 1."),
+        (_set("schema", to={"a": "x" * 99}), "The record has schema"),
         (lambda d: d.pop("schema"), "has no field named schema"),
         (lambda d: d.pop("request"), "The run's field request is wrong: Field required."),
         (_set("id", to="../../../../"), "The run's field id is wrong"),
@@ -71,7 +71,7 @@ def _set(*path: str | int, to: Any) -> Spoil:
         (_set("steps", 2, "predicted_ns", "expected", to=-5.0), "Step 2 has a predicted time"),
         (_set("steps", 2, "resident_bytes", "kv_filled", to=10**12), "Step 2 fills more of the KV cache"),
         (_set("output", "token_ids", to=[1, 2, 3, 4]), "output has 4 tokens that are not those of its 4 steps"),
-        (_set("created_at", to="tomorrow"), "The run was made at tomorrow, which is not a moment like"),
+        (_set("created_at", to="tomorrow"), "The record was made at tomorrow, which is not a moment like"),
         (_set("created_at", to="9999-12-31T23:59:59+00:00"), "9999-12-31T23:59:59+00:00, which is still to come"),
         (_set("created_at", to="2026-01-02T03:04:05"), "which is not a moment like"),
         (_set("created_at", to="2026-01-02T03:04:05.123456+00:00"), "which is not a moment like"),

@@ -241,6 +241,7 @@ def test_a_record_survives_its_file() -> None:
         (("points", 1, "predicted_ns", "measured_roof"), 0, "no machine can have"),
         (("state",), "running", "had not ended"),
         (("created_at",), "yesterday", "not a moment"),
+        (("created_at",), "9999-12-31T23:59:59+00:00", "still to come"),
         (("schema",), 9, "schema 9"),
         (("kind",), "recipe", "field kind is wrong"),
         (("id",), "../etc/passw", "id is wrong"),

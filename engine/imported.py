@@ -1,0 +1,61 @@
+"""What every record from a file is checked for, whatever it records: JSON of this schema with finite numbers, and a
+date that can be. Knows nothing of runs or experiments.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any, NoReturn
+
+from engine.errors import LabError
+from engine.record import SCHEMA, now
+
+AHEAD = timedelta(days=1)
+
+
+def document(content: bytes) -> dict[str, Any]:
+    """The JSON object in a file.
+
+    Raises:
+        LabError: it is no JSON, holds numbers that are none, or is of another schema.
+    """
+    try:
+        found = json.loads(content, parse_constant=_refuse_number, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise LabError("The file is not JSON; import what the page's JSON download or `runs export` wrote.") from error
+    if not isinstance(found, dict) or "schema" not in found:
+        raise LabError("The file is JSON but not a record of this lab: it has no field named schema.")
+    if found["schema"] != SCHEMA:
+        raise LabError(
+            "The record has schema {found}; this version of the lab reads schema {known}.",
+            found=json.dumps(found["schema"])[:40],
+            known=SCHEMA,
+        )
+    return found
+
+
+def check_moment(text: str) -> None:
+    """Raise LabError unless `text` is a moment as the lab writes it, and not one to come: lists sort by it as text."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.utcoffset() != timedelta(0) or len(text) > len(now()):
+        raise LabError(
+            "The record was made at {moment}, which is not a moment like {example}.", moment=text[:40], example=now()
+        )
+    # Clocks differ; but what comes from the future would head every list for ever.
+    if moment > datetime.now(UTC) + AHEAD:
+        raise LabError("The record was made at {moment}, which is still to come; check its date.", moment=text)
+
+
+def _refuse_number(text: str) -> NoReturn:
+    raise LabError("The file holds {value} where a number has to be.", value=text[:40])
+
+
+def _finite(text: str) -> float:
+    """1e999 is good JSON, and infinity to Python."""
+    value = float(text)
+    return value if math.isfinite(value) else _refuse_number(text)
