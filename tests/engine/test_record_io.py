@@ -97,13 +97,13 @@ def test_a_fault_is_one_sentence(spoil: Spoil, sentence: str) -> None:
     [b"", b"\xff\xfe\x00", b"{", b"hello", b"[" * 100_000, b"\x89PNG\r\n", b'{"schema": 1', b"1e", b"9" * 10_000],
 )
 def test_what_is_not_json_is_said(content: bytes) -> None:
-    with pytest.raises(LabError, match=r"The file is (not JSON|JSON but not a run)"):
+    with pytest.raises(LabError, match=r"The file is (not JSON|JSON but not a record)"):
         read_run(content)
 
 
 @pytest.mark.parametrize("content", [b"[]", b"1", b'"schema"', b"null", b"{}"])
 def test_json_that_is_no_run_is_said(content: bytes) -> None:
-    with pytest.raises(LabError, match="JSON but not a run of this lab"):
+    with pytest.raises(LabError, match="JSON but not a record of this lab"):
         read_run(content)
 
 
