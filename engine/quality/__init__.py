@@ -73,3 +73,8 @@ def measured() -> list[Quality]:
     """What was found on the demo model, one for each format."""
     found = files(__name__).joinpath("measured.json").read_bytes()
     return TypeAdapter(list[Quality]).validate_json(found)
+
+
+def of(model: str, weights: str) -> Quality | None:
+    """What was found for one model with its weights in one format, if it was asked."""
+    return next((each for each in measured() if (each.model, each.weights) == (model, weights)), None)

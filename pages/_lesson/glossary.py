@@ -59,6 +59,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "MIN_P": (N_("min-p"), ""),
     "SEED": (N_("seed"), ""),
     "DTYPE": (N_("number format"), ""),
+    "PERPLEXITY": (N_("perplexity"), "levers"),
     "LENGTH": (N_("length"), ""),
     "CONVENTION": (N_("convention"), "roofline"),
     "WEIGHTS_ALONE": (N_("weights alone"), "roofline"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from engine import levers
+from engine import levers, quality
 from engine.levers import Lever, LeversRecord
 from pages._parts import components, figures, palette, session, terms
 from pages._parts.figures import entry
@@ -38,6 +38,7 @@ def _row(t: Words, lever: Lever, result: Result | None, pull: Callable[[str], No
         with what:
             st.markdown(f"**{plain(t.sentence(lever.what))}**")
             st.caption(plain(t.sentence(lever.rests_on)))
+            _quality(t, lever)
         predicted.markdown(
             t("predicted **× {gain}**", gain=t.number(lever.gain))
             + f"  \n{t('{rate} tokens/s', rate=t.number(lever.predicted.tokens_per_s))}"
@@ -56,6 +57,24 @@ def _row(t: Words, lever: Lever, result: Result | None, pull: Callable[[str], No
                     args=(lever.name,),
                     disabled=not can_measure,
                 )
+
+
+def _quality(t: Words, lever: Lever) -> None:
+    """What fewer bytes cost in what the model says, where that was measured."""
+    asked = lever.request
+    found = quality.of(asked.model, asked.weights or "") if asked is not None and lever.kind == "weights" else None
+    if found is None:
+        return
+    said = t(
+        "Quality on a fixed text: perplexity {en} in English and {zh} in Chinese, {en_fp32} and {zh_fp32} in fp32; "
+        "the likeliest token is the same at {agreement} of positions.",
+        en=t.number(found.perplexity["en"]),
+        zh=t.number(found.perplexity["zh"]),
+        en_fp32=t.number(found.perplexity_fp32["en"]),
+        zh_fp32=t.number(found.perplexity_fp32["zh"]),
+        agreement=t.percent(min(found.agreement.values())),
+    )
+    st.caption(plain(said), help=t(terms.PERPLEXITY))
 
 
 def _foretold(t: Words, lever: Lever) -> str:

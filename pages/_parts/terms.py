@@ -66,6 +66,10 @@ WEIGHT_FORMAT = N_(
     "What the matrices are held in while fp32 is computed in: fewer bytes to read, and weights that are a little off. "
     "int8 has a scale per row, int4 one per 128, 32 or 64 weights. For dense models on a CPU."
 )
+PERPLEXITY = N_(
+    "Among how many equally likely tokens the model is undecided on average; lower is better. A format that loses "
+    "little stays close to fp32."
+)
 LENGTH = N_("How many tokens to write at most. The model may stop earlier by itself.")
 HEAD = N_("The head: the last matrix, which turns what the layers computed into a score for every possible next token.")
 CONVENTION = N_(

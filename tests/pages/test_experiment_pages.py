@@ -10,7 +10,7 @@ from made_up_run import made_up_ceilings
 from reading import figure, said, traces
 from streamlit.testing.v1 import AppTest
 
-from engine import broker, catalogue, matrices, recorded
+from engine import broker, catalogue, matrices, quality, recorded
 from engine.shapes import ShapeRecord, ShapeRequest
 from engine.sweeps import SweepRecord, SweepRequest
 
@@ -150,13 +150,17 @@ def test_a_sweep_lies_over_roofline_and_batch(open_page: Open, kept_sweep: Sweep
 
 
 def test_levers_of_a_recorded_run_are_predicted_and_not_measured_here(open_page: Open) -> None:
-    shipped = max(recorded.runs().values(), key=lambda run: run.created_at)
+    shipped = next(run for run in recorded.runs().values() if run.request.model == "smollm2-135m")
     test = open_page("levers.py", lang="en", run=shipped.id)
     assert not test.exception
     assert "not by this machine as it is now" in said(test)
     assert "predicted only" in said(test)
     assert all(button.disabled for button in test.button if button.label == "Measure")
     assert not broker.current().experiments.newest("levers", 5), "looking at a forecast keeps none"
+    captions = [caption.value for caption in test.caption if "perplexity" in caption.value]
+    found = quality.of("smollm2-135m", "int8")
+    assert found is not None
+    assert any(f"perplexity {found.perplexity['en']:.1f} in English" in text for text in captions)
 
 
 def test_a_forecast_is_kept_before_its_measurement_is_asked_for(
