@@ -74,7 +74,7 @@ def _quality(t: Words, lever: Lever) -> None:
         zh_fp32=t.number(found.perplexity_fp32["zh"]),
         agreement=t.percent(min(found.agreement.values())),
     )
-    st.caption(plain(said), help=t(terms.PERPLEXITY))
+    st.caption(said, help=t(terms.PERPLEXITY))
 
 
 def _foretold(t: Words, lever: Lever) -> str:
