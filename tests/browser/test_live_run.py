@@ -67,7 +67,7 @@ def _range(page: Page) -> list[float]:
 def test_the_demo_model_writes_and_says_where_the_time_went(page: Page, lab: Lab) -> None:
     open_live(page, lab.url, length=12)
     assert page.locator(".st-key-prompt textarea").input_value().isascii()  # an English page asks in English
-    page.get_by_role("button", name="The lesson's sentence").click()
+    page.get_by_text("The lesson's sentence", exact=True).click()
     expect(page.locator(".rl-chips").first).to_contain_text("小明")  # as Qwen splits it; as bytes above
     expect(page.locator(".rl-chips").first).to_contain_text("13 tokens for this model")
     press_run(page)
@@ -148,7 +148,7 @@ def test_both_files_hold_the_steps_of_the_chart_and_a_record_comes_back_in(
     saved["json"].write_text(json.dumps(record))
     page.get_by_text("Open a run from a file").click()
     page.locator(".rl-import input").set_input_files(saved["json"])
-    expect(page.get_by_text("measured elsewhere")).to_be_visible()
+    expect(page.get_by_text("not on the machine you are using now")).to_be_visible()
     assert run_id(page) == "importedRun1"
     wait_for_points(page, 5)
     assert drawn(page) == on_chart
