@@ -103,20 +103,18 @@ _TEMPLATES = {
 
 # What was seen of others' work: the control probe slower, then faster; and what they used.
 _MOVED = (
-    N_("Disturbed: the control measurement was {share} slower after the run than before it."),
-    N_("Disturbed: the control measurement was {share} faster after the run than before it."),
+    N_("The control measurement was {share} slower after the run than before it."),
+    N_("The control measurement was {share} faster after the run than before it."),
 )
 _OFF = (
-    N_("Disturbed: before this run the machine was {share} slower than when it was measured."),
-    N_("Disturbed: before this run the machine was {share} faster than when it was measured, so measure it again."),
+    N_("Before this run the machine was {share} slower than when it was measured."),
+    N_("Before this run the machine was {share} faster than when it was measured, so measure it again."),
 )
-_OTHERS = N_("Disturbed: during this run other programs used {cores} of the processor's cores.")
-_BUSY = N_(
-    "Disturbed: the machine was busy when it was measured, so its lines are unsure; measure it again, left alone."
-)
+_OTHERS = N_("During this run other programs used {cores} of the processor's cores.")
+_BUSY = N_("The machine was busy when it was measured, so its lines are unsure; measure it again, left alone.")
 _NO_CAUSE = (
-    N_("A token took {time}; what that went to cannot be said of a disturbed run."),
-    N_("A step of {batch} tokens took {time}; what that went to cannot be said of a disturbed run."),
+    N_("Disturbed run: a token took {time}, and what that went to cannot be said."),
+    N_("Disturbed run: a step of {batch} tokens took {time}, and what that went to cannot be said."),
 )
 
 
@@ -125,7 +123,7 @@ def verdict(
 ) -> list[Sentence]:
     """What the run shows, the answer first, then what to know before believing it.
 
-    Of a disturbed run that comes first, and no cause is named: its time is others' as much as its own.
+    A disturbed run's begins with that word and names no cause: its time is others' as much as its own.
     """
     decode = sorted((step for step in steps if step.phase == "decode"), key=lambda step: step.time_ns)
     prefill = next((step for step in steps if step.phase == "prefill"), None)
@@ -143,7 +141,7 @@ def verdict(
         sentences.append(_prefill_sentence(prefill, alone=not decode))
     if not sentences:
         sentences.append(Sentence(template=N_("The run ended before its first step was measured.")))
-    return disturbances + sentences + impossible
+    return sentences + disturbances + impossible
 
 
 def _decode_sentence(step: Step, batch: int, dtype: str, ceilings: Ceilings) -> Sentence:

@@ -73,7 +73,7 @@ def test_the_demo_model_writes_and_says_where_the_time_went(page: Page, lab: Lab
     press_run(page)
     wait_for_summary(page)
     verdict = page.locator(".st-key-verdict").inner_text()
-    assert "A token takes" in verdict or "A token took" in verdict  # the second where the machine was busy
+    assert verdict.startswith(("A token takes", "Disturbed run: a token took"))  # the second where the machine was busy
     assert points(page) <= 11
     assert page.locator(".rl-prompt").inner_text() == "小明把苹果给了"
 
@@ -150,7 +150,12 @@ def test_both_files_hold_the_steps_of_the_chart_and_a_record_comes_back_in(
     page.locator(".rl-import input").set_input_files(saved["json"])
     expect(page.get_by_text("not on the machine you are using now")).to_be_visible()
     assert run_id(page) == "importedRun1"
-    wait_for_points(page, 5)
+    page.wait_for_function("document.querySelector('.rl-live').dataset.run === 'importedRun1'")
+    wait_for_state(page, "done")
+    for _ in range(60):  # drawn behind what went before, one drawing after the other
+        if drawn(page) == on_chart:
+            break
+        page.wait_for_timeout(500)
     assert drawn(page) == on_chart
 
 

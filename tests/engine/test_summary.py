@@ -107,8 +107,8 @@ def test_a_moved_probe_disturbs_the_run_and_not_its_steps() -> None:
     assert run_flags([step(1, 25_000_000)], moved, MACHINE) == ["disturbed"]
     words = verdict([step(1, 25_000_000)], batch=1, dtype="fp32", ceilings=MACHINE, probe=moved)
     assert [str(word) for word in words] == [
-        "Disturbed: the control measurement was 40 % slower after the run than before it.",
-        "A token took 25 ms; what that went to cannot be said of a disturbed run.",
+        "Disturbed run: a token took 25 ms, and what that went to cannot be said.",
+        "The control measurement was 40 % slower after the run than before it.",
     ]
     still = Probe(before_ns=7_000_000, after_ns=7_700_000, load=None, moved=probe_moved(7_000_000, 7_700_000))
     assert run_flags([step(1, 25_000_000)], still, MACHINE) == []
@@ -120,11 +120,11 @@ def test_a_moved_probe_disturbs_the_run_and_not_its_steps() -> None:
         (8_000_000, None),
         (
             10_500_000,
-            "Disturbed: before this run the machine was 50 % slower than when it was measured.",
+            "Before this run the machine was 50 % slower than when it was measured.",
         ),
         (
             3_500_000,
-            "Disturbed: before this run the machine was 50 % faster than when it was measured, so measure it again.",
+            "Before this run the machine was 50 % faster than when it was measured, so measure it again.",
         ),
     ],
 )
@@ -134,7 +134,8 @@ def test_a_machine_that_is_not_as_it_was_measured_is_said(before_ns: int, senten
     measured = [step(1, 25_000_000)]
     assert run_flags(measured, probe, MACHINE) == (["disturbed"] if sentence else [])
     words = [str(each) for each in verdict(measured, batch=1, dtype="fp32", ceilings=MACHINE, probe=probe)]
-    assert words[:-1] == ([sentence] if sentence else [])
+    assert words[1:] == ([sentence] if sentence else [])
+    assert words[0].startswith("Disturbed run: a token took" if sentence else "A token takes")
     assert run_flags(measured, probe, ceilings(probe_ns=0)) == []  # ceilings of before there was a probe
 
 
@@ -144,8 +145,8 @@ def test_other_programs_disturb_a_run_that_both_probes_missed() -> None:
     assert run_flags(measured, still, MACHINE) == ["disturbed"]
     words = verdict(measured, batch=4, dtype="fp32", ceilings=MACHINE, probe=still)
     assert [str(word) for word in words] == [
-        "Disturbed: during this run other programs used 1.0 of the processor's cores.",
-        "A step of 4 tokens took 25 ms; what that went to cannot be said of a disturbed run.",
+        "Disturbed run: a step of 4 tokens took 25 ms, and what that went to cannot be said.",
+        "During this run other programs used 1.0 of the processor's cores.",
     ]
     assert run_flags(measured, still.model_copy(update={"other_cores": 0.1}), MACHINE) == []
 
@@ -156,8 +157,8 @@ def test_ceilings_measured_on_a_busy_machine_are_not_believed(changes: dict[str,
     measured = [step(1, 25_000_000)]
     assert run_flags(measured, None, busy) == ["disturbed"]
     words = [str(word) for word in verdict(measured, batch=1, dtype="fp32", ceilings=busy)]
-    assert words[0].startswith("Disturbed: the machine was busy when it was measured")
-    assert words[1] == "A token took 25 ms; what that went to cannot be said of a disturbed run."
+    assert words[0] == "Disturbed run: a token took 25 ms, and what that went to cannot be said."
+    assert words[1].startswith("The machine was busy when it was measured")
 
 
 # ---- the verdict ---------------------------------------------------------------------------------
