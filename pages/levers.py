@@ -119,6 +119,9 @@ if shown is not None:
                     device=device,
                 )
             )
+        if shown.summary is not None and "disturbed" in shown.summary.flags:
+            st.warning(t("This run was disturbed, so what is foretold from it is unsure: choose one made while nothing "
+                         "else ran."), icon=":material/warning:")  # fmt: skip
         if busy:
             st.fragment(going_on, run_every=0.8)()
         if is_kept:

@@ -45,8 +45,9 @@ def _question(t: Words, known: Known) -> Asked:
     answers = [predicted(t, t("a long prompt on an H100, predicted"), lesson.figure("written_over_read"))]
     if phases is not None:
         answers = [
-            predicted(t, t("this run, predicted before it"), phases.expected_written_over_read),
+            # First what a guess is held against.
             measured(t, t("this run, measured"), phases.written_over_read),
+            predicted(t, t("this run, predicted before it"), phases.expected_written_over_read),
             *answers,
         ]
     return number(

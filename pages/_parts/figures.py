@@ -49,10 +49,11 @@ def component_data(
 
 
 def log_axis(title: str, low: float, high: float, write: Callable[[float], str], *, most: int = 8) -> dict[str, Any]:
-    """A logarithmic axis with a tick at whole powers of ten, written by `write`."""
+    """A logarithmic axis written by `write`: ticks at powers of ten, at 1, 2 and 5 where few powers are in sight."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     every = max(1, math.ceil((last - first) / most))
-    ticks = [10.0**power for power in range(first, last + 1, every)]
+    between = (1, 2, 5) if math.log10(high / low) < 2 else (1,)
+    ticks = [factor * 10.0**power for power in range(first, last + 1, every) for factor in between]
     return {
         "type": "log",
         "range": [math.log10(low), math.log10(high)],

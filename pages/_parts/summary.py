@@ -9,6 +9,7 @@ import streamlit as st
 
 from engine import growth
 from engine.errors import N_, Sentence
+from engine.judging import was_busy
 from engine.record import Run, Summary
 from pages._parts import components, session, terms
 from pages._parts.links import build_link
@@ -36,6 +37,8 @@ def headline(t: Words, run: Run, *, is_elsewhere: bool) -> None:
             st.text(t.of_another(more) if is_elsewhere else more)
         if not is_elsewhere:
             _advice(t, run.summary)
+            if run.ceilings is not None and was_busy(run.ceilings):
+                st.page_link("machine.py", label=t("Measure this machine again"), icon=":material/straighten:")
     notes = run.model.notes if run.model is not None else []
     for note in notes:
         st.text(t.sentence(note))
