@@ -1,4 +1,6 @@
-"""Compiled kernels for a decode step on a CPU, in each weight format: fp32, bf16, int8 and int4; arithmetic is fp32.
+"""Compiled kernels for a decode step on a CPU, in each weight format: fp32, bf16, int8 and int4.
+
+Arithmetic is fp32, but int8 weights are multiplied by activations of 16 bits for up to eight rows (`whole`).
 
 Made by numba, which is a wheel and needs no compiler. Where it is missing, or the system is not a POSIX one, the model
 computes with plain torch; a record's device facts say which it was. Importing this package imports nothing heavy.

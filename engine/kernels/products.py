@@ -13,9 +13,10 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic, overload
 
-from engine.kernels.arithmetic import silu
-from engine.kernels.atoms import load_bf16, load_byte, load_float, store_float
+from engine.kernels.arithmetic import gate_run
+from engine.kernels.atoms import CACHE_LINE, load_bf16, load_byte, load_float, store_float
 from engine.kernels.tiles import LANES, STEP, pair_of_four, pair_of_one, pair_of_two, single
+from engine.kernels.whole import rounded, whole_single, whole_sums_of_pair
 
 UNIT = 16
 """Outputs are shared out in such runs, so that no two threads write to one cache line."""
@@ -103,12 +104,16 @@ def _sums_of_pair(
     s_stride: int,
     x: int,
     x_stride: int,
+    whole: bool,
     k: int,
     group: int,
     left: int,
     to: int,
 ) -> int:
     """Two rows of weights with as many of the `left` rows of activations as one tile takes; how many it took."""
+    if whole:
+        took: int = whole_sums_of_pair(like, w, w_stride, x, x_stride, k, left, to)
+        return took
     if left >= 4:
         pair_of_four(like, w, w_stride, s, s_stride, x, x_stride, k, group, to)
         return 4
@@ -139,9 +144,10 @@ def product(
 ) -> None:
     """Outputs `first` .. `last` of x W^T (+ bias), for all `rows`, written to `out` or added to what is there.
 
-    Addresses and, for `x_stride` and `out_stride`, bytes between rows; `sums` is room for eight numbers.
+    Addresses and, for `x_stride` and `out_stride`, bytes between rows; `sums` is `whole.room_bytes` of memory.
     """
     stride, scale_stride = row_bytes(like, k), 2 * (k // group)
+    x, x_stride, whole = rounded(like, x, x_stride, rows, k, sums)
     output = first
     while output + 2 <= last:
         done = 0
@@ -149,7 +155,7 @@ def product(
             place, scale_place = w + output * stride, scales + output * scale_stride
             at = x + done * x_stride
             took = _sums_of_pair(
-                like, place, stride, scale_place, scale_stride, at, x_stride, k, group, rows - done, sums
+                like, place, stride, scale_place, scale_stride, at, x_stride, whole, k, group, rows - done, sums
             )
             for row in range(took):
                 for one in range(2):
@@ -161,7 +167,11 @@ def product(
     if output < last:
         for row in range(rows):
             place, scale_place = w + output * stride, scales + output * scale_stride
-            single(like, place, stride, scale_place, scale_stride, x + row * x_stride, x_stride, k, group, sums)
+            at = x + row * x_stride
+            if whole:
+                whole_single(like, place, stride, at, x_stride, k, sums)
+            else:
+                single(like, place, stride, scale_place, scale_stride, at, x_stride, k, group, sums)
             to = out + row * out_stride + 4 * output
             _finish(like, load_float(sums), scales, bias, output, to, adds)
 
@@ -196,11 +206,14 @@ def gated_product(
 ) -> None:
     """silu(gate x) * up x for outputs `first` .. `last` of `width`; the matrix has the gates' rows, then the ups'.
 
-    A gate and its up are one tile's two rows, so that neither is ever written to memory.
+    A gate and its up are one tile's two rows. SwiGLU waits until a run of UNIT outputs is there, for it then takes all
+    of them at once: one by one it cost as much as a third row of activations.
     """
     stride, scale_stride = row_bytes(like, k), 2 * (k // group)
+    x, x_stride, whole = rounded(like, x, x_stride, rows, k, sums)
+    ups = sums + CACHE_LINE
     for output in range(first, last):
-        done = 0
+        done, within = 0, 4 * (output % UNIT)
         while done < rows:
             place, scale_place = w + output * stride, scales + output * scale_stride
             took = _sums_of_pair(
@@ -211,16 +224,17 @@ def gated_product(
                 width * scale_stride,
                 x + done * x_stride,
                 x_stride,
+                whole,
                 k,
                 group,
                 rows - done,
                 sums,
             )
             for row in range(took):
-                gate = load_float(sums + 8 * row) * _row_scale(like, scales, output)
-                up = load_float(sums + 8 * row + 4) * _row_scale(like, scales, output + width)
-                if bias != 0:
-                    gate += load_float(bias + 4 * output)
-                    up += load_float(bias + 4 * (output + width))
-                store_float(out + (done + row) * out_stride + 4 * output, silu(gate) * up)
+                gate, up = load_float(sums + 8 * row), load_float(sums + 8 * row + 4)
+                _finish(like, gate, scales, bias, output, out + (done + row) * out_stride + 4 * output, False)
+                _finish(like, up, scales, bias, output + width, ups + (done + row) * CACHE_LINE + within, False)
             done += took
+        if output % UNIT == UNIT - 1:
+            for row in range(rows):
+                gate_run(out + row * out_stride + 4 * output + 4 - CACHE_LINE, ups + row * CACHE_LINE)

@@ -15,11 +15,11 @@ from engine.kernels.atoms import fetch_add, meet, pointer
 from engine.kernels.entry import _compiled
 from engine.kernels.products import product, share
 from engine.kernels.team import team
+from engine.kernels.whole import MOST_ROWS, room_bytes
 
 _FIELDS = ["threads", "p_counter", "p_weights", "p_scales", "k", "group", "n", "rows"]
-PRODUCT = np.dtype([(name, np.int64) for name in (*_FIELDS, "p_x", "x_stride", "p_out", "out_stride", "p_sums")])
-SUMS_BYTES = 64
-"""Room for eight numbers a thread, a cache line each."""
+_ROOM = ["p_room", "room_bytes"]  # each thread's own memory
+PRODUCT = np.dtype([(name, np.int64) for name in (*_FIELDS, "p_x", "x_stride", "p_out", "out_stride", *_ROOM)])
 
 
 @njit(error_model="numpy")
@@ -43,7 +43,7 @@ def run_product(like: Any, address: int) -> None:
         job.p_out,
         job.out_stride,
         False,
-        job.p_sums + thread * SUMS_BYTES,
+        job.p_room + thread * job.room_bytes,
     )
     meet(job.p_counter, job.threads)
 
@@ -69,7 +69,7 @@ def _address(kind: str) -> int:
 
 
 class SingleProduct:
-    """x W^T in fp32 arithmetic, with W [n, k] held as "fp32", "int8" or "int4".
+    """x W^T as a step computes it, with W [n, k] held as "fp32", "int8" or "int4".
 
     stored, scales: as `engine.model.packed` keeps them; scales is None for fp32. k: numbers in a stored row, the zeros
     that fill the last group of an int4 row included. group: weights that share a scale.
@@ -79,7 +79,8 @@ class SingleProduct:
         self._held = (stored, scales)
         self._function, self._threads, self._n = _address(kind), torch.get_num_threads(), n
         self._counter = np.zeros(2, np.int64)
-        self._sums = torch.zeros(self._threads * SUMS_BYTES, dtype=torch.uint8)
+        room = room_bytes(MOST_ROWS, k, int8=kind == "int8")
+        self._room = torch.zeros(self._threads * room, dtype=torch.uint8)
         self._job = np.zeros(1, PRODUCT)
         fields = {
             "threads": self._threads,
@@ -89,7 +90,8 @@ class SingleProduct:
             "k": k,
             "group": group,
             "n": n,
-            "p_sums": self._sums.data_ptr(),
+            "p_room": self._room.data_ptr(),
+            "room_bytes": room,
             "out_stride": 4 * n,
         }
         for name, value in fields.items():

@@ -60,7 +60,7 @@ def _tile(rows: int, inputs: int) -> Any:
         kind = like.dtype.name
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            _Tile(builder, kind, rows, inputs, *arguments[1:]).emit()
+            Tile(builder, kind, rows, inputs, *arguments[1:]).emit()
             return context.get_dummy_value()
 
         return types.void(like, *[types.int64] * 9), codegen
@@ -68,7 +68,7 @@ def _tile(rows: int, inputs: int) -> Any:
     return tile
 
 
-class _Tile:
+class Tile:
     """Writes one tile's instructions."""
 
     def __init__(self, builder: Any, kind: str, rows: int, inputs: int, *arguments: Any) -> None:
@@ -76,14 +76,14 @@ class _Tile:
         self.w, self.w_stride, self.s, self.s_stride, self.x, self.x_stride, self.k, self.group, self.out = arguments
         zero = _splatted(_F32, 0.0)
         self.group_shift = self._log2_of_group() if kind == "uint8" else None
-        self.sums = [[[_slot(builder, zero) for _ in range(2)] for _ in range(inputs)] for _ in range(rows)]
+        self.sums = [[[slot(builder, zero) for _ in range(2)] for _ in range(inputs)] for _ in range(rows)]
 
     def emit(self) -> None:
         """The loop over a row, then the sums across lanes."""
-        with cgutils.for_range_slice(self.b, _int(0), self.k, _int(STEP), intp=_I64) as (at, _):
+        with cgutils.for_range_slice(self.b, constant(0), self.k, constant(STEP), intp=_I64) as (at, _):
             inputs = [self._inputs(at, index) for index in range(self.inputs)]
             for row in range(self.rows):
-                row_bytes = self.b.lshr(self.b.mul(at, _int(_ROW_BITS[self.kind])), _int(3))
+                row_bytes = self.b.lshr(self.b.mul(at, constant(_ROW_BITS[self.kind])), constant(3))
                 start = self._address(self.w, self.w_stride, row, row_bytes)
                 self._prefetch(start)
                 halves = self._decode(start)
@@ -93,13 +93,19 @@ class _Tile:
                 for index in range(self.inputs):
                     for half in range(2):
                         self._add_product(self.sums[row][index][half], halves[half], inputs[index][half])
-        for row in range(self.rows):
-            for index in range(self.inputs):
-                place = self.b.add(self.out, _int(4 * (index * self.rows + row)))
-                self.b.store(self._across(self.sums[row][index]), self.b.inttoptr(place, _F32.as_pointer()))
+        self._store_sums()
+
+    def _store_sums(self) -> None:
+        """The sums across halves and lanes, to `out`."""
+        order = [self.sums[row][index] for index in range(self.inputs) for row in range(self.rows)]
+        totals = [self._total(slots) for slots in order]
+        for first in range(0, len(totals), 4):
+            part = self._across(totals[first : first + 4])
+            place = self.b.add(self.out, constant(4 * first))
+            self.b.store(part, self.b.inttoptr(place, part.type.as_pointer())).align = 4
 
     def _address(self, base: Any, stride: Any, index: int, offset: Any) -> Any:
-        return self.b.add(self.b.add(base, self.b.mul(stride, _int(index))), offset)
+        return self.b.add(self.b.add(base, self.b.mul(stride, constant(index))), offset)
 
     def _load(self, address: Any, kind: Any, count: int, align: int) -> Any:
         value = self.b.load(self.b.inttoptr(address, ir.VectorType(kind, count).as_pointer()))
@@ -107,19 +113,19 @@ class _Tile:
         return value
 
     def _inputs(self, at: Any, index: int) -> list[Any]:
-        address = self._address(self.x, self.x_stride, index, self.b.shl(at, _int(2)))
-        return [self._load(self.b.add(address, _int(4 * LANES * half)), _F32, LANES, 4) for half in range(2)]
+        address = self._address(self.x, self.x_stride, index, self.b.shl(at, constant(2)))
+        return [self._load(self.b.add(address, constant(4 * LANES * half)), _F32, LANES, 4) for half in range(2)]
 
     def _decode(self, start: Any) -> list[Any]:
         """STEP weights as two vectors of fp32."""
         if self.kind == "float32":
-            return [self._load(self.b.add(start, _int(4 * LANES * half)), _F32, LANES, 4) for half in range(2)]
+            return [self._load(self.b.add(start, constant(4 * LANES * half)), _F32, LANES, 4) for half in range(2)]
         if self.kind == "uint16":
-            stored = [self._load(self.b.add(start, _int(2 * LANES * half)), _I16, LANES, 2) for half in range(2)]
+            stored = [self._load(self.b.add(start, constant(2 * LANES * half)), _I16, LANES, 2) for half in range(2)]
             return [self._from_bf16(half, LANES) for half in stored]
         lanes = ir.VectorType(_F32, LANES)
         if self.kind == "int8":
-            stored = [self._load(self.b.add(start, _int(LANES * half)), _I8, LANES, 1) for half in range(2)]
+            stored = [self._load(self.b.add(start, constant(LANES * half)), _I8, LANES, 1) for half in range(2)]
             return [self.b.sitofp(half, lanes) for half in stored]
         both = self._load(start, _I8, LANES, 1)  # low halves are the first LANES weights, high halves the next
         nibbles = [self.b.and_(both, _splatted(_I8, 15)), self.b.lshr(both, _splatted(_I8, 4))]
@@ -133,7 +139,7 @@ class _Tile:
 
     def _group_scale(self, at: Any, row: int) -> Any:
         """The scale of the group that begins at or before number `at`, in every lane."""
-        index = self.b.shl(self.b.lshr(at, self.group_shift), _int(1))
+        index = self.b.shl(self.b.lshr(at, self.group_shift), constant(1))
         scale = self._from_bf16(self._load(self._address(self.s, self.s_stride, row, index), _I16, 1, 2), 1)
         return self.b.shuffle_vector(scale, scale, ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES))
 
@@ -143,21 +149,45 @@ class _Tile:
 
     def _prefetch(self, start: Any) -> None:
         for line in range(0, max(1, STEP * _ROW_BITS[self.kind] // 8), CACHE_LINE):
-            emit_prefetch(self.b, self.b.add(start, _int(AHEAD + line)))
+            emit_prefetch(self.b, self.b.add(start, constant(AHEAD + line)))
 
     def _add_product(self, slot: Any, weights: Any, inputs: Any) -> None:
         product = self.b.fmul(weights, inputs, flags=("contract",))
         self.b.store(self.b.fadd(self.b.load(slot), product, flags=("contract",)), slot)
 
-    def _across(self, slots: list[Any]) -> Any:
-        """One number: the sum over both halves and all lanes."""
-        kind = ir.FunctionType(_F32, [_F32, ir.VectorType(_F32, LANES)])
-        reduce = cgutils.get_or_insert_function(self.b.module, kind, f"llvm.vector.reduce.fadd.v{LANES}f32")
-        both = self.b.fadd(self.b.load(slots[0]), self.b.load(slots[1]))
-        return self.b.call(reduce, [ir.Constant(_F32, 0.0), both], fastmath=("reassoc",))
+    def _total(self, slots: list[Any]) -> Any:
+        first, *others = [self.b.load(place) for place in slots]
+        for other in others:
+            first = self.b.fadd(first, other)
+        return first
+
+    def _across(self, vectors: list[Any]) -> Any:
+        """The sums over the lanes of one, two or four vectors, as one vector of that many.
+
+        Two vectors' halves are added as one vector, so that four take five additions and not sixteen. They are halves
+        of every four lanes at first: shuffles within 128 bits are the quickest everywhere.
+        """
+        count, lanes = len(vectors), range(LANES)
+        for neighbours in (1, 2)[: count.bit_length() - 1]:  # lanes of one vector that stay beside each other
+            low = [i // 4 * 4 + i % 4 // 2 + LANES * (i % 2) for i in lanes]
+            if neighbours == 2:
+                low = [i // 4 * 4 + i % 2 + LANES * (i % 4 // 2) for i in lanes]
+            pairs = zip(vectors[::2], vectors[1::2], strict=True)
+            vectors = [self._both_halves(one, other, low, 2) for one, other in pairs]
+        total, width = vectors[0], LANES
+        while width > count:
+            width //= 2
+            total = self._both_halves(total, total, list(range(width)), width)
+        return total
+
+    def _both_halves(self, one: Any, other: Any, lanes: list[int], apart: int) -> Any:
+        """Some lanes of two vectors, plus those that lie `apart` lanes further."""
+        kind = ir.VectorType(_I32, len(lanes))
+        low, high = (ir.Constant(kind, [lane + more for lane in lanes]) for more in (0, apart))
+        return self.b.fadd(self.b.shuffle_vector(one, other, low), self.b.shuffle_vector(one, other, high))
 
 
-def _int(value: int) -> Any:
+def constant(value: int) -> Any:
     return ir.Constant(_I64, value)
 
 
@@ -165,7 +195,7 @@ def _splatted(kind: Any, value: Any) -> Any:
     return ir.Constant(ir.VectorType(kind, LANES), [value] * LANES)
 
 
-def _slot(builder: Any, value: Any) -> Any:
+def slot(builder: Any, value: Any) -> Any:
     """A variable of this loop: LLVM keeps it in a register. Set here, for the tile may stand in a loop itself."""
     slot = cgutils.alloca_once(builder, value.type)
     builder.store(value, slot)

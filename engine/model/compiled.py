@@ -20,6 +20,7 @@ from engine.kernels.entry import step_address
 from engine.kernels.layout import LAYER, STEP, marks_of
 from engine.kernels.team import team
 from engine.kernels.tiles import STEP as TILE
+from engine.kernels.whole import room_bytes
 from engine.model.linear import Linear
 from engine.model.packed import Packed
 from engine.model.rotary import RotaryTable
@@ -54,7 +55,9 @@ class CompiledSteps:
         self._held = (layers, outer)  # the tables hold no more than addresses
         plain = isinstance(outer.embedding, Tensor) and outer.embedding.dtype == torch.float32
         self.most_rows = MOST_ROWS if plain else MOST_PACKED_ROWS
-        self._function = step_address(_kind(outer.embedding))
+        kind = _kind(outer.embedding)
+        self._int8 = kind == "int8"
+        self._function = step_address(kind)
         self._layers = np.array([_layer_row(layer) for layer in layers], LAYER)
         self._step = np.zeros(1, STEP)
         # One for each number of threads: it only grows, for a thread may still look at it when the next step begins.
@@ -142,7 +145,8 @@ class CompiledSteps:
         step = {name: int(self._step[name][0]) for name in STEP.names or ()}
         inner, kv = step["heads"] * step["head_dim"], step["kv_heads"] * step["head_dim"]
         normed, mixed = 4 * step["hidden_k"], 4 * step["inner_k"]
-        parts = [rows * normed, rows * mixed, 4 * inner, 4 * capacity * (step["heads"] // step["kv_heads"]), 64]
+        room = room_bytes(rows, max(step["hidden_k"], step["inner_k"], step["width_k"]), int8=self._int8)
+        parts = [rows * normed, rows * mixed, 4 * inner, 4 * capacity * (step["heads"] // step["kv_heads"]), room]
         places = np.cumsum([-(-size // 64) * 64 for size in parts])
         sizes = {
             "p_x": rows * 4 * step["hidden"],

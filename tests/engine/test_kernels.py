@@ -101,6 +101,29 @@ def test_threads_of_pythons_do_the_same_work() -> None:
     assert came.value == 60
 
 
+@pytest.mark.parametrize(("n", "k"), [(33, 96), (18, 1312)])
+def test_int8_products_err_by_no_more_than_their_rounding(n: int, k: int) -> None:
+    """Against float64. An activation is off by up to half a step of its block of 512, evenly: its deviation is
+    step / sqrt(12). A huge one costs its own block alone. With more than eight rows the product is fp32's.
+    """
+    from engine.kernels.single import SingleProduct
+
+    torch.manual_seed(2)
+    packed = pack(torch.randn(n, k), "int8", Arena())
+    exact = packed.dequantise().double()
+    product = SingleProduct("int8", packed.stored, packed.scales, k=k, n=n, group=32)
+    x = torch.randn(9, k) * torch.logspace(-3, 4, 9)[:, None]
+    x[:, 5] *= 300
+    x[2, 512:] = 0
+    blocks = torch.nn.functional.pad(x, (0, -k % 512)).view(9, -1, 512)
+    steps = (blocks.abs().amax(2) / 32767).repeat_interleave(512, 1)[:, :k].double()
+    for rows in range(1, 10):
+        given = x[:rows].double()
+        deviation = (steps[:rows].square() @ exact.T.square() / 12).sqrt()
+        bound = 5 * deviation * (rows < 9) + 1e-6 * given.abs() @ exact.abs().T
+        assert bool(((product(x[:rows]) - given @ exact.T).abs() <= bound).all())
+
+
 @pytest.mark.parametrize("weights", FORMATS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_resident_bytes_are_the_ledgers(family: str, weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
