@@ -7,9 +7,11 @@ bare template with `N_` so that the extraction of messages finds it.
 
 from __future__ import annotations
 
+from functools import lru_cache
+from string import Formatter
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 Scalar = str | int | float | bool | None
 
@@ -20,15 +22,34 @@ def N_(template: str) -> str:  # noqa: N802 - gettext's own name for "translate 
 
 
 class Sentence(BaseModel):
-    """One sentence for the reader: `template.format(**params)`."""
+    """One sentence for the reader: `template.format(**params)`.
+
+    Its blanks are plain names. A record from a file may bring a template of its own, and `{x:>9999999999}` or
+    `{x.__class__}` would do more than fill a blank.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     template: str
     params: dict[str, Scalar] = {}
 
+    @field_validator("template")
+    @classmethod
+    def _fills_only_blanks(cls, template: str) -> str:
+        if not _has_plain_blanks(template):
+            raise ValueError("a sentence's blanks have to be plain names in braces")
+        return template
+
     def __str__(self) -> str:
         return self.template.format(**self.params)
+
+
+@lru_cache(maxsize=4096)
+def _has_plain_blanks(template: str) -> bool:
+    for _, name, width, conversion in Formatter().parse(template):
+        if name is not None and (not name.isidentifier() or width or conversion):
+            return False
+    return True
 
 
 class LabError(Exception):

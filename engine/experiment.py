@@ -16,6 +16,8 @@ from engine.record import RUN_ID_PATTERN, SCHEMA, FinalState, Flag, Probe
 
 Kind = Literal["shape", "sweep", "lookup", "levers"]
 State = FinalState | Literal["running"]
+MOST = 10**21
+"""No count of a step is larger; a record from a file with more could not even be drawn."""
 
 
 class Part(BaseModel):
@@ -41,12 +43,12 @@ class Timed(Part):
     spread: half the interquartile range of the samples over their median.
     """
 
-    flops: int = Field(ge=0)
-    moved_bytes: int = Field(ge=0)
+    flops: int = Field(ge=0, le=MOST)
+    moved_bytes: int = Field(ge=0, le=MOST)
     predicted_ns: Predicted
     time_ns: float | None = Field(default=None, gt=0)
-    spread: float = 0.0
-    samples: int = Field(default=0, ge=0)
+    spread: float = Field(default=0.0, ge=0, le=1e6)
+    samples: int = Field(default=0, ge=0, le=MOST)
     flags: list[Flag] = []
 
     @property

@@ -74,9 +74,13 @@ def _check(record: AnyRecord) -> None:
         raise LabError("The experiment's ceilings hold no read bandwidth, so that nothing can be compared with them.")
     for point in record.points:
         at = _at(point)
-        times = [point.predicted_ns.measured_roof, point.time_ns or 1.0]
+        lines = point.predicted_ns
+        times = [lines.measured_roof, lines.datasheet or 1.0, lines.expected or 1.0, point.time_ns or 1.0]
         if point.moved_bytes == 0 or point.flops == 0 or not all(0 < each < MOST_NS for each in times):
             raise LabError("The point at {at} has a time or an amount that no machine can have.", at=at)
+    places = [_at(point) for point in record.points]
+    if not isinstance(record, LeversRecord) and len(set(places)) < len(places):
+        raise LabError("The experiment has several points at the same place; each place is measured once.")
     if isinstance(record, ShapeRecord):
         _check_counts(record)
 

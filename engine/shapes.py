@@ -16,7 +16,7 @@ from pydantic import Field
 from engine import ridge
 from engine.ceilings import Ceilings
 from engine.errors import LabError
-from engine.experiment import Experiment, Part, Timed
+from engine.experiment import MOST, Experiment, Part, Timed
 
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
 MOST_ROWS = 4096
@@ -42,7 +42,7 @@ class ShapeRequest(Part):
 class ShapePoint(Timed):
     """`rows` x [k, n]: bytes are the matrix once, the rows that come in and those that go out."""
 
-    rows: int = Field(ge=1)
+    rows: int = Field(ge=1, le=MOST)
 
 
 class ShapeRecord(Experiment):

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from engine.errors import N_, LabError
-from engine.experiment import Experiment, Part, Timed
+from engine.experiment import MOST, Experiment, Part, Timed
 from engine.measured_points import MeasuredPoint
 from engine.record import ModelFacts, Phase, StepBytes
 from engine.request import DTYPES, MAX_BATCH, MAX_MODEL_CHARACTERS
@@ -57,14 +57,14 @@ class SweepRequest(Part):
 class SweepPoint(Timed):
     """One step of the sweep. tokens: rows of one sequence. context: positions attended, the new ones included."""
 
-    value: int = Field(ge=1)
+    value: int = Field(ge=1, le=MOST)
     phase: Phase
-    batch: int = Field(ge=1)
-    tokens: int = Field(ge=1)
-    context: int = Field(ge=1)
+    batch: int = Field(ge=1, le=MOST)
+    tokens: int = Field(ge=1, le=MOST)
+    context: int = Field(ge=1, le=MOST)
     bytes: StepBytes
-    working_set_bytes: int = Field(ge=0)
-    kv_held_bytes: float = 0.0
+    working_set_bytes: int = Field(ge=0, le=MOST)
+    kv_held_bytes: float = Field(default=0.0, ge=0, le=MOST)
 
 
 class SweepRecord(Experiment):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -76,13 +77,26 @@ _kept: list[Any] = []
 
 def _compiled(function: Callable[[int], None]) -> int:
     folder = _cache_folder()
-    before, config.CACHE_DIR = config.CACHE_DIR, str(folder or "")
     try:
-        made = cfunc(_SIGNATURE, cache=folder is not None)(function)
-    finally:
-        config.CACHE_DIR = before
+        made = _made(function, folder)
+    except Exception:
+        # A damaged file, a full disk: numba lets through whatever reading or writing raises. What was kept goes, so
+        # that the next process compiles and keeps it anew; this one does without.
+        if folder is None:
+            raise
+        shutil.rmtree(folder, ignore_errors=True)
+        made = _made(function, None)
     _kept.append(made)  # the code lives as long as this does
     return int(made.address)
+
+
+def _made(function: Callable[[int], None], folder: Path | None) -> Any:
+    """The C function, kept in `folder` where there is one."""
+    before, config.CACHE_DIR = config.CACHE_DIR, str(folder or "")
+    try:
+        return cfunc(_SIGNATURE, cache=folder is not None)(function)
+    finally:
+        config.CACHE_DIR = before
 
 
 def _cache_folder() -> Path | None:

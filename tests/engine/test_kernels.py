@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from engine import spec as specs
 from engine.arena import Arena
 from engine.dry_step import NO_TIME_NS, Case, DryModel
 from engine.errors import LabError
+from engine.kernels import entry
 from engine.laps import HostLaps
 from engine.ledger import Formats, resident
 from engine.ledger import decode as ledger_decode
@@ -188,3 +190,21 @@ def test_a_compiled_steps_laps_are_the_ledgers_ops(weights: str) -> None:
     assert {key.kind for key in found} == timed | {"norm", "rotary", "residual", "swiglu"}
     assert all(time_ns / count > NO_TIME_NS for key, (time_ns, count) in found.items() if key.kind in timed)
     assert all(time_ns / count == NO_TIME_NS for key, (time_ns, count) in found.items() if key.kind not in timed)
+
+
+@pytest.mark.parametrize("suffix", ["nbc", "nbi"])
+def test_a_damaged_file_of_compiled_code_is_thrown_away(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fresh() -> Path:
+        tmp_path.joinpath("kept").mkdir(exist_ok=True)
+        return tmp_path / "kept"
+
+    monkeypatch.setattr(entry, "_cache_folder", fresh)
+    assert entry._compiled(entry._count)
+    [kept] = tmp_path.rglob(f"*.{suffix}")
+    kept.write_bytes(b"")
+    assert entry._compiled(entry._count)
+    assert not kept.exists()
+    assert entry._compiled(entry._count)
+    assert len(list(tmp_path.rglob(f"*.{suffix}"))) == 1

@@ -108,9 +108,7 @@ MEASURE_LOADING = """
 """
 
 
-@pytest.mark.skipif(
-    not Path("/proc/self/clear_refs").exists(), reason="only Linux tells a process its own peak"
-)
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux tells a process its own peak")
 def test_loading_takes_little_more_memory_than_the_model(demo_home: Path) -> None:
     command = [sys.executable, "-c", textwrap.dedent(MEASURE_LOADING)]
     environment = {**os.environ, "ROOFLINE_LAB_HOME": str(demo_home)}

@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from engine.errors import LabError, Sentence
 from pages._parts.plain import plain
@@ -61,8 +62,13 @@ def test_an_engine_error_is_said_in_the_readers_language() -> None:
 
 
 def test_a_template_that_cannot_be_filled_is_shown_as_it_is() -> None:
-    for template in ("{missing} is {0}.", "{unclosed", "{a.b}"):
-        assert EN.sentence(Sentence(template=template)) == template
+    assert EN.sentence(Sentence(template="{missing} is there.")) == "{missing} is there."
+
+
+@pytest.mark.parametrize("template", ["{0} is wrong.", "{unclosed", "{a.b}", "{a[0]}", "{a:>99999999}", "{a!r}"])
+def test_a_template_that_would_do_more_than_fill_blanks_is_refused(template: str) -> None:
+    with pytest.raises(ValidationError):
+        Sentence(template=template, params={"a": "x"})
 
 
 @pytest.mark.parametrize(
