@@ -18,7 +18,8 @@ the median: 0.15 is about twice what two probes differ by on their own. The tail
 by 0.6 there, and around 30 runs on a busy machine half of all pairs moved by 0.10 or more.
 """
 OFF_SHARE = 0.30
-"""How far it may be, before the run, from where it was when the ceilings were measured, perhaps days ago."""
+"""How far it may be, before the run, from where it was when the ceilings were measured, perhaps days ago; and how far
+it may move over the minute of measuring them, which moved it by 0.24 on a machine that did nothing else."""
 OTHER_CORES = 0.35
 """Cores' worth of others' work, on average, from which a measurement counts as disturbed. A browser that shows the run
 on the same machine takes about 0.1; one busy program takes 1."""
@@ -73,7 +74,7 @@ def run_flags(steps: Sequence[Step], probe: Probe | None, ceilings: Ceilings) ->
 
 def was_busy(ceilings: Ceilings) -> bool:
     """Whether others used the machine while these ceilings were measured: then they lie too low."""
-    return abs(ceilings.probe_moved) > DISTURBED_SHARE or (ceilings.other_cores or 0.0) > OTHER_CORES
+    return abs(ceilings.probe_moved) > OFF_SHARE or (ceilings.other_cores or 0.0) > OTHER_CORES
 
 
 def _run_disturbed(probe: Probe, ceilings: Ceilings) -> bool:

@@ -23,8 +23,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[1] / "browser"))
+TESTS = Path(__file__).parents[1]
+# The repository last, so that it comes first: tests/ has a folder named engine too.
+sys.path[:0] = [str(TESTS.parent), str(TESTS / "browser"), str(TESTS)]
 
 from conftest import ARGUMENTS, CHROMIUM
 from live import open_live, press_run, run_id, wait_for_state
@@ -34,7 +35,7 @@ from web_server import Lab, serve
 
 from engine import settings
 
-MODEL, LENGTH, PROMPT = "smollm2-135m", 64, "小明把苹果给了"
+MODEL, LENGTH, PROMPT = "smollm2-135m", 160, "小明把苹果给了"
 STUDENT_T_95 = {4: 3.182, 5: 2.776, 6: 2.571, 8: 2.365, 10: 2.262, 12: 2.201, 20: 2.093}
 """Two-sided 95 % quantiles of Student's t by number of pairs (one degree of freedom less)."""
 

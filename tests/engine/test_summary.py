@@ -151,7 +151,7 @@ def test_other_programs_disturb_a_run_that_both_probes_missed() -> None:
     assert run_flags(measured, still.model_copy(update={"other_cores": 0.1}), MACHINE) == []
 
 
-@pytest.mark.parametrize("changes", [{"probe_moved": -0.2}, {"other_cores": 0.9}])
+@pytest.mark.parametrize("changes", [{"probe_moved": -0.35}, {"other_cores": 0.9}])
 def test_ceilings_measured_on_a_busy_machine_are_not_believed(changes: dict[str, float]) -> None:
     busy = ceilings().model_copy(update=changes)
     measured = [step(1, 25_000_000)]
