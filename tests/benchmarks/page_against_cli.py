@@ -23,9 +23,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-TESTS = Path(__file__).parents[1]
-# The repository last, so that it comes first: tests/ has a folder named engine too.
-sys.path[:0] = [str(TESTS.parent), str(TESTS / "browser"), str(TESTS)]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "browser"))
+sys.path.insert(0, str(Path(__file__).parents[2]))  # first of all: tests/ has a folder named engine too
 
 from conftest import ARGUMENTS, CHROMIUM
 from live import open_live, press_run, run_id, wait_for_state
