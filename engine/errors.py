@@ -7,6 +7,7 @@ bare template with `N_` so that the extraction of messages finds it.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from string import Formatter
 from typing import Any
@@ -14,6 +15,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, field_validator
 
 Scalar = str | int | float | bool | None
+
+_SHORT_FORM = re.compile(r",?(\.\d)?[gf%]?")
+"""How a sentence may have a number written: none of them can make it long."""
 
 
 def N_(template: str) -> str:  # noqa: N802 - gettext's own name for "translate this later"
@@ -47,7 +51,7 @@ class Sentence(BaseModel):
 @lru_cache(maxsize=4096)
 def _has_plain_blanks(template: str) -> bool:
     for _, name, width, conversion in Formatter().parse(template):
-        if name is not None and (not name.isidentifier() or width or conversion):
+        if name is not None and (not name.isidentifier() or conversion or not _SHORT_FORM.fullmatch(width or "")):
             return False
     return True
 

@@ -27,9 +27,12 @@ def test_a_rerun_costs_little_cpu(page: str, query: str, said: str, lab: Lab) ->
             assert said in text_of(await client.rerun())
             for _ in range(3):
                 await client.rerun()
-            before = lab.cpu_s()
-            for _ in range(RERUNS):
-                await client.rerun()
-            return (lab.cpu_s() - before) / RERUNS
+            rounds = []
+            for _ in range(3):  # the least of three: other tests on the same cores make every instruction dearer
+                before = lab.cpu_s()
+                for _ in range(RERUNS):
+                    await client.rerun()
+                rounds.append((lab.cpu_s() - before) / RERUNS)
+            return min(rounds)
 
     assert asyncio.run(cost()) < RERUN_CPU_S

@@ -63,7 +63,7 @@ def test_the_steps_come_out_as_csv(lab: Lab, record: dict[str, Any]) -> None:
     ("body", "content_type", "status", "sentence"),
     [
         (b"{", "application/json", 422, "not JSON"),
-        (b"[]", "application/json", 422, "not a run"),
+        (b"[]", "application/json", 422, "not a record"),
         (b'{"schema": 1}', "application/json", 422, "is wrong"),
         (b'{"schema": 99}', "application/json", 422, "schema"),
         (b"\xff\xfe\x00", "application/json", 422, "not JSON"),
