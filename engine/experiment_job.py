@@ -20,10 +20,9 @@ from engine.ceilings import Ceilings
 from engine.errors import N_, Sentence
 from engine.experiment import Timed, flags
 from engine.experiment_record import AnyRecord
-from engine.judging import probe_moved
 from engine.measure import Stopped, summarise
 from engine.neighbours import Neighbours
-from engine.probe import load_average, probe
+from engine.probe import probe, probed
 from engine.protocol import ExperimentJob
 from engine.record import FinalState, Probe
 from engine.tell import Teller
@@ -104,14 +103,7 @@ class ExperimentInProgress(ABC):
         before_ns, neighbours = probe(self._device), Neighbours()
         told = self._teller.progress("running")
         self._rounds(points, told)
-        other_cores, after_ns = neighbours.other_cores(), probe(self._device)
-        self._probe = Probe(
-            before_ns=before_ns,
-            after_ns=after_ns,
-            load=load_average(),
-            moved=probe_moved(before_ns, after_ns),
-            other_cores=other_cores,
-        )
+        self._probe = probed(before_ns, neighbours, self._device)
 
     def _say(self, *, always: bool = False) -> None:
         if always or monotonic() > self._said_at + SAYING_S:

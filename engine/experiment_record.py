@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from engine.errors import LabError
-from engine.experiment import Experiment, Timed
+from engine.experiment import Timed
 from engine.imported import check_moment, document
 from engine.levers import LeversRecord
 from engine.lookups import LookupPoint, LookupRecord, LookupRequest
@@ -34,12 +34,6 @@ MOST_NS = 1e15
 def from_json(document: str | bytes) -> AnyRecord:
     """A record as the store keeps it; pydantic's ValidationError when it is none."""
     return _RECORDS.validate_json(document)
-
-
-def imported_at(record: Experiment) -> str | None:
-    """When the record was taken in from a file, or None when it was measured by this lab."""
-    value = (record.model_extra or {}).get("imported_at")
-    return value if isinstance(value, str) else None
 
 
 def read(content: bytes) -> AnyRecord:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from engine.experiment import Kind
-from engine.experiment_record import AnyRecord, imported_at
+from engine.experiment_record import AnyRecord
+from engine.imported import imported_at
 from engine.shapes import ShapeRequest
 from engine.sweeps import SweepRequest
 

@@ -13,12 +13,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from engine.ceilings import DeviceFacts
 from engine.errors import LabError
 from engine.hardware_checks import USABLE_SHARE, parse
 from engine.hardware_device import DTYPES, Device, Peak
 from engine.toml_file import nearest, read_toml
 
-__all__ = ["DTYPES", "Device", "Peak", "all", "from_form", "ids", "load", "read_device_file", "recognise"]
+__all__ = ["DTYPES", "Device", "Peak", "all", "from_form", "ids", "load", "of", "read_device_file", "recognise"]
 
 FOLDER = Path(__file__).resolve().parent.parent / "hardware_specs"
 BY_HAND = "by-hand"
@@ -55,6 +56,11 @@ def load(hardware_id: str) -> Device:
         hardware_id=hardware_id[:100],
         count=len(_paths()),
     )
+
+
+def of(facts: DeviceFacts) -> Device | None:
+    """The listed device that was measured, or None where it is not listed."""
+    return load(facts.hardware_id) if facts.hardware_id else None
 
 
 def _near(asked: str) -> list[str]:

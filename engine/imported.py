@@ -9,6 +9,8 @@ import math
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
+from pydantic import BaseModel
+
 from engine.errors import LabError
 from engine.record import SCHEMA, now
 
@@ -34,6 +36,12 @@ def document(content: bytes) -> dict[str, Any]:
             known=SCHEMA,
         )
     return found
+
+
+def imported_at(record: BaseModel) -> str | None:
+    """When a record was taken in from a file, or None when it was measured by this lab."""
+    value = (record.model_extra or {}).get("imported_at")
+    return value if isinstance(value, str) else None
 
 
 def check_moment(text: str) -> None:

@@ -93,9 +93,8 @@ class LookupInProgress(ExperimentInProgress):
     def _predict(self, source: Source, format_: str) -> list[LookupPoint]:
         """Every check, from the answer that greedy wrote."""
         assert self._ceilings is not None
-        listed = self._ceilings.device.hardware_id
         formats = ledger.Formats(weights=format_, kv=format_)
-        lines = predictor(source.spec, self._ceilings, hardware.load(listed) if listed else None, formats)
+        lines = predictor(source.spec, self._ceilings, hardware.of(self._ceilings.device), formats)
         checks = lookup.foretell(self._ids, self._answer, self._asked.drafts)
         if not checks:
             raise LabError("The answer is a single token, so there is nothing to draft; choose another prompt.")

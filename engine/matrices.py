@@ -145,8 +145,7 @@ def check_memory(spec: Spec, matrix: Matrix, request: ShapeRequest, free_bytes: 
 
 def predict(matrix: Matrix, weights: str, rows: Iterable[int], ceilings: Ceilings) -> list[ShapePoint]:
     """The points of a measurement to come, by rows: bytes, FLOPs and the roof of each, from ceilings alone."""
-    listed = ceilings.device.hardware_id
-    device = hardware.load(listed) if listed else None
+    device = hardware.of(ceilings.device)
     return [_point(matrix, weights, each, ceilings, device) for each in sorted(set(rows))]
 
 

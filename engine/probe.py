@@ -1,7 +1,7 @@
 """The control probe: one fixed matvec, timed before and after each run, that says whether the machine kept still.
 
 It reads a matrix too large for the caches and never changes, so two readings on one machine differ only
-by what else the machine was doing. Knows nothing of models, runs or ceilings.
+by what else the machine was doing. Knows nothing of models or of what is measured between two readings.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ import torch
 from torch.nn import functional
 
 from engine.clock import clock_for
+from engine.judging import probe_moved
+from engine.neighbours import Neighbours
+from engine.record import Probe
 
 # 128 MiB in fp32: beyond the private caches of any core, about 7 ms a reading at 20 GB/s.
 ROWS, COLUMNS = 16_384, 2_048
@@ -29,6 +32,22 @@ def probe(device: torch.device | str) -> int:
         functional.linear(vector, matrix)
         readings = [clock.time(lambda: functional.linear(vector, matrix))[1] for _ in range(READINGS)]
     return round(statistics.median(readings))
+
+
+def probed(before_ns: int, neighbours: Neighbours, device: torch.device) -> Probe:
+    """The machine around what has just been measured: the probe again, and what others used of it meanwhile.
+
+    neighbours: counting since the first of the timed calls.
+    """
+    other_cores = neighbours.other_cores()
+    after_ns = probe(device)
+    return Probe(
+        before_ns=before_ns,
+        after_ns=after_ns,
+        load=load_average(),
+        moved=probe_moved(before_ns, after_ns),
+        other_cores=other_cores,
+    )
 
 
 def load_average() -> float | None:

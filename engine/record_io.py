@@ -22,12 +22,6 @@ MAX_FILE_BYTES = 50_000_000
 SUMMARY_TOLERANCE = 0.01  # other versions may interpolate percentiles otherwise; a forged figure is off by more
 
 
-def imported_at(run: Run) -> str | None:
-    """When the run was taken in from a file, or None when it was measured by this lab."""
-    value = (run.model_extra or {}).get("imported_at")
-    return value if isinstance(value, str) else None
-
-
 def read_run(content: bytes) -> Run:
     """The run in an exported JSON document, marked as imported.
 

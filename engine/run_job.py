@@ -20,13 +20,13 @@ from engine.clock import clock_for
 from engine.errors import N_, Sentence
 from engine.expected import Predictor, predictor
 from engine.generate import RawStep, StoppedBy, generate, warm_up
-from engine.judging import flags, probe_moved
+from engine.judging import flags
 from engine.ledger.routed import bytes_with_experts, routed_bytes
 from engine.model import Model
 from engine.model.hybrid import HybridDecoder
 from engine.model.latent import Form
 from engine.neighbours import Neighbours
-from engine.probe import load_average, probe
+from engine.probe import probe, probed
 from engine.protocol import RunJob
 from engine.record import (
     SCHEMA,
@@ -185,11 +185,10 @@ class RunInProgress:
         """The lines of every step to come, worked out now."""
         assert self._ceilings is not None
         assert self._prompt is not None
-        listed = self._ceilings.device.hardware_id
         lines = predictor(
             source.spec,
             self._ceilings,
-            hardware.load(listed) if listed else None,
+            hardware.of(self._ceilings.device),
             self._formats,
             self._request.batch,
             alike=self._request.temperature == 0,  # then all sequences continue the prompt in the same way
@@ -239,15 +238,7 @@ class RunInProgress:
             self._steps.append(step)
             teller.step(step)
         teller.flush()
-        other_cores = neighbours.other_cores()
-        after_ns = probe(self._device)
-        self._probe = Probe(
-            before_ns=before_ns,
-            after_ns=after_ns,
-            load=load_average(),
-            moved=probe_moved(before_ns, after_ns),
-            other_cores=other_cores,
-        )
+        self._probe = probed(before_ns, neighbours, self._device)
         return self._answer.output
 
     def _step(self, raw: RawStep, model: Model, lines: Predictor, text: str, detokenize_ns: int) -> Step:
@@ -323,5 +314,5 @@ def _form(asked: str) -> Form:
 
 
 def _datasheet_bandwidth(ceilings: Ceilings) -> float | None:
-    hardware_id = ceilings.device.hardware_id
-    return hardware.load(hardware_id).bandwidth_bytes_per_s if hardware_id else None
+    device = hardware.of(ceilings.device)
+    return None if device is None else device.bandwidth_bytes_per_s

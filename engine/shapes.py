@@ -135,9 +135,3 @@ def spread_of(ceilings: Ceilings, dtype: str, flops: float, moved_bytes: float) 
     computed = flops / peak if peak else 0.0
     read = moved_bytes / ceilings.bandwidth_at(moved_bytes)
     return ceilings.peak_spread if computed > read else ceilings.bandwidth_spread_at(moved_bytes)
-
-
-def median_error(points: Sequence[Timed]) -> float | None:
-    """How far the measured times lie from the measured roof in the median, as a share; None before any."""
-    off = sorted(abs(p.time_ns / p.predicted_ns.measured_roof - 1) for p in points if p.time_ns is not None)
-    return off[len(off) // 2] if off else None

@@ -129,8 +129,7 @@ class SweepInProgress(PointByPoint):
     def _predict(self, spec: Spec, cases: list[dict[str, int]], format_: str) -> list[SweepPoint]:
         """Every point's bytes, FLOPs and lines, now."""
         assert self._ceilings is not None
-        listed = self._ceilings.device.hardware_id
-        device, formats = hardware.load(listed) if listed else None, ledger.Formats(weights=format_, kv=format_)
+        device, formats = hardware.of(self._ceilings.device), ledger.Formats(weights=format_, kv=format_)
         points = []
         for case in cases:
             lines = predictor(spec, self._ceilings, device, formats, case["batch"])

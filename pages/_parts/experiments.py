@@ -13,9 +13,10 @@ import streamlit as st
 from engine import broker
 from engine.errors import LabError
 from engine.experiment import Experiment, Kind
-from engine.experiment_record import AnyRecord, AnyRequest, imported_at
+from engine.experiment_record import AnyRecord, AnyRequest
 from engine.experiment_row import ExperimentRow
 from engine.experiment_task import ExperimentView
+from engine.imported import imported_at
 from engine.judging import run_flags
 from pages._parts import components, session
 from pages._parts.links import parse_run

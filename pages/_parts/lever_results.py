@@ -9,11 +9,11 @@ from functools import lru_cache
 from engine import broker, levers, lookups
 from engine.ceilings import Ceilings
 from engine.errors import LabError
+from engine.imported import imported_at
 from engine.judging import run_flags
 from engine.levers import Foretold, Lever, LeversRecord
 from engine.lookups import LookupRecord
 from engine.record import Run
-from engine.record_io import imported_at
 
 LISTED = 60
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from engine import broker, recorded
 from engine.ceilings import DeviceFacts
 from engine.errors import LabError
+from engine.imported import imported_at
 from engine.record import Run, RunView
-from engine.record_io import imported_at
 
 
 def find(run_id: str) -> Run | RunView:

@@ -17,6 +17,7 @@ from engine.broker import Broker
 from engine.cache import KVCache
 from engine.errors import LabError
 from engine.experiment import general
+from engine.imported import imported_at
 from engine.lookups import LookupRecord, LookupRequest
 from engine.protocol import Cancel, ExperimentJob
 from engine.shapes import ShapeRecord, ShapeRequest
@@ -231,7 +232,7 @@ def test_an_imported_record_is_found_under_its_own_id_and_never_overwrites(broke
     copy = record.to_json().replace(record.id, "importimport")
     made.keep(experiment_record.read(copy.encode()))
     found = made.record("importimport")
-    assert experiment_record.imported_at(found) is not None
+    assert imported_at(found) is not None
     with pytest.raises(LabError, match="already kept"):
         made.keep(experiment_record.read(copy.replace('"spread":0', '"spread":9').encode()))
     for unknown in ("nothingnothi", "../../etc"):

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from records import run, said, step
 
 from engine.errors import LabError
+from engine.imported import imported_at
 from engine.record import Run
-from engine.record_io import MAX_FILE_BYTES, imported_at, read_run, to_csv
+from engine.record_io import MAX_FILE_BYTES, read_run, to_csv
 
 
 def test_an_exported_run_comes_back_marked_as_imported() -> None:

@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from engine import catalogue, experiment_record, matrices, shapes
 from engine.errors import LabError
 from engine.experiment import Predicted, flags
+from engine.imported import imported_at
 from engine.shapes import ShapePoint, ShapeRecord, ShapeRequest
 
 ANCHOR = "Qwen/Qwen3.8-27B"
@@ -224,7 +225,7 @@ def test_too_many_rows_are_refused_with_how_many_would_fit() -> None:
 
 def test_a_record_survives_its_file() -> None:
     again = experiment_record.read(record().to_json().encode())
-    assert experiment_record.imported_at(again) is not None
+    assert imported_at(again) is not None
     assert again.model_dump(exclude={"imported_at"}) == record().model_dump()
     table = experiment_record.to_csv(record()).splitlines()
     assert table[0].startswith("experiment_id,kind,rows,time_ns,spread")
