@@ -43,6 +43,12 @@ class Bench:
         caches = self._model.cache.bytes
         return self._model.resident_weight_bytes + caches.kv_allocated + caches.state + caches.conv
 
+    def room_bytes(self, source: Source, device: torch.device, dtype: str, weights: str | None = None) -> int:
+        """Bytes that a run of this model may take: what is free and what it holds already. Another model is let go."""
+        if not self.has(source, device, dtype, weights):
+            self.clear()
+        return self.held_bytes(source, device, dtype, weights) + devices.free_bytes(device)
+
     def model(self, source: Source, device: torch.device, dtype: str, weights: str | None = None) -> Model:
         """The model of a source, loaded if it is not; the one before it is let go first.
 

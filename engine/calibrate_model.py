@@ -25,21 +25,12 @@ from engine.measure import Progress, ShouldStop, Timing, part, summarise
 from engine.model import supported
 from engine.points import COVERS
 from engine.spec import Spec
-from engine.walks import walk_all
+from engine.walks import WALK_S, cache_room, cases, walk_all
 
 Point = TypeVar("Point", LinearPoint, SmallOpPoint)
 
 ROWS = tuple(2**power for power in range(12))  # 1 .. 2048
-CONTEXTS = (16, 128, 512, 2048)
-BATCHES = (2, 4, 8, 16, 32)
-BATCH_CONTEXTS = (128, 1024)
-
 BUDGET_S = 14.0
-# A walk that would take longer passes fewer layers; the next one goes on where it stopped, so that all take turns
-# and no weight is met again before all the others were read.
-WALK_S = 0.1
-# Caches of all cases together; a case whose cache would not fit in what is left is not measured.
-CACHE_BYTES = 2**30
 
 MEASURING_MODEL = N_("Measuring this model's own shapes")
 
@@ -112,31 +103,6 @@ def weight_bytes(spec: Spec, dtype: str, weights: str | None = None) -> int:
         return int(step.bytes.weights - sum(op.bytes.weights for op in step.of_kind("embedding")))
     read = spec.parameters.matmul_all + spec.parameters.hidden_norms
     return read * devices.DTYPES[dtype].itemsize
-
-
-def cases(
-    spec: Spec, rows: Iterable[int], *, kv_bytes_per_position: int, cache_bytes: int, state_bytes: int = 0
-) -> list[Case]:
-    """The steps to walk: decode at each context, decode at each batch, prefill at each length; those that fit.
-
-    state_bytes: what one sequence takes beside its positions.
-    """
-    # A context beyond the model's last position stands for the last.
-    wanted = [Case(1, 1, min(context, spec.max_position)) for context in CONTEXTS]
-    wanted += [Case(1, tokens, tokens) for tokens in sorted(set(rows)) if tokens > 1]
-    wanted += [Case(batch, 1, context) for context in BATCH_CONTEXTS for batch in BATCHES]
-    kept, left = [], cache_bytes
-    for case in wanted:
-        needed = case.batch * (case.context * kv_bytes_per_position + state_bytes)
-        if case not in kept and case.context <= spec.max_position and needed <= left:
-            kept.append(case)
-            left -= needed
-    return kept
-
-
-def cache_room(device: torch.device) -> int:
-    """Bytes for the caches of all cases together."""
-    return min(CACHE_BYTES, devices.free_bytes(device) // 4)
 
 
 def _layers_that_fit(spec: Spec, dtype: str, device: torch.device) -> int:

@@ -24,10 +24,9 @@ from engine.laps import OpKey
 from engine.measure import ShouldStop
 from engine.model.latent import Form
 from engine.spec import LatentAttention, Spec
-from engine.walks import walk_all
+from engine.walks import WALK_S, cache_room, cases, walk_all
 
 HELD_BYTES = 2**32
-WALK_S = 0.1
 LONGEST_WALK = 0.2  # of the budget
 USUAL_PROMPT = 32
 
@@ -85,9 +84,6 @@ def _cases(
     spec: Spec, ceilings: Ceilings, dtype: str, device: torch.device, rows: Iterable[int], budget_s: float
 ) -> list[Case]:
     """Those that fit into memory, and the prompts among them that fit into the time."""
-    # Not at the top: it chooses between this module and its own walk.
-    from engine.calibrate_model import cache_room, cases
-
     formats = ledger.Formats.dense(dtype)
     one = ledger.resident(spec, max_tokens=1, formats=formats)
     wanted = cases(

@@ -6,6 +6,7 @@ Pure arithmetic over the record; no torch, no clock.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from engine.ceilings import Ceilings
 from engine.record import Flag, Probe, Step
@@ -23,6 +24,10 @@ it may move over the minute of measuring them, which moved it by 0.24 on a machi
 OTHER_CORES = 0.35
 """Cores' worth of others' work, on average, from which a measurement counts as disturbed. A browser that shows the run
 on the same machine takes about 0.1; one busy program takes 1."""
+
+Disturbance = Literal["busy", "moved", "off", "others"]
+"""The machine was busy when it was measured; the probe moved over the run; it was not where it was when the ceilings
+were measured; others used the processor during the run."""
 
 
 def bandwidth(step: Step, ceilings: Ceilings) -> float:
@@ -66,7 +71,7 @@ def flags(step: Step, ceilings: Ceilings, dtype: str) -> list[Flag]:
 def run_flags(steps: Sequence[Step], probe: Probe | None, ceilings: Ceilings) -> list[Flag]:
     """Every flag of the run: its steps' own, and `disturbed` when the control probe did not stay where it was."""
     found = {flag for step in steps for flag in step.flags}
-    if was_busy(ceilings) or (probe is not None and _run_disturbed(probe, ceilings)):
+    if disturbed_by(probe, ceilings):
         found.add("disturbed")
     known: tuple[Flag, ...] = ("beats_roof", "beats_datasheet", "disturbed")
     return [flag for flag in known if flag in found]
@@ -77,12 +82,18 @@ def was_busy(ceilings: Ceilings) -> bool:
     return abs(ceilings.probe_moved) > OFF_SHARE or (ceilings.other_cores or 0.0) > OTHER_CORES
 
 
-def _run_disturbed(probe: Probe, ceilings: Ceilings) -> bool:
-    return (
-        abs(probe.moved) > DISTURBED_SHARE
-        or abs(probe_off(probe, ceilings)) > OFF_SHARE
-        or (probe.other_cores or 0.0) > OTHER_CORES
-    )
+def disturbed_by(probe: Probe | None, ceilings: Ceilings) -> list[Disturbance]:
+    """All that makes a run one that others disturbed; empty where it was left alone, as far as was looked."""
+    found: list[Disturbance] = ["busy"] if was_busy(ceilings) else []
+    if probe is None:
+        return found
+    if abs(probe.moved) > DISTURBED_SHARE:
+        found.append("moved")
+    if abs(probe_off(probe, ceilings)) > OFF_SHARE:
+        found.append("off")
+    if (probe.other_cores or 0.0) > OTHER_CORES:
+        found.append("others")
+    return found
 
 
 def probe_off(probe: Probe, ceilings: Ceilings) -> float:

@@ -26,6 +26,7 @@ from engine.spec import Spec
 BATCH = 8
 DRAFTS = 5
 FORMATS = ("bf16", "int8", "int4")
+KV_FORMATS = ("bf16", "int8")
 CARD = "h100-sxm"
 DENSE, MIXTURE, HYBRID = "Qwen/Qwen3-32B", "Qwen/Qwen3-30B-A3B", "Qwen/Qwen3.8-27B"
 LONG_CONTEXT, MANY = 32_768, 8
@@ -114,6 +115,15 @@ class _Base:
         """A step and its tokens a second."""
         return Foretold(step_ns=step_ns, tokens_per_s=(batch or self.batch) / step_ns * 1e9)
 
+    @property
+    def own(self) -> Foretold:
+        """The run's own step, as it was expected."""
+        return self.foretold(self.step_ns)
+
+    def lever(self, predicted: Foretold, **rest: Any) -> Lever:
+        """A lever of this run: its gain is over the run's own prediction."""
+        return Lever(predicted=predicted, gain=predicted.tokens_per_s / self.own.tokens_per_s, **rest)
+
     def bandwidth_at(self, working_set_bytes: float) -> float:
         """This machine's bandwidth for a step of that size, in bytes/s."""
         return self.ceilings.bandwidth_at(working_set_bytes)
@@ -139,7 +149,6 @@ def forecast(run: Run) -> LeversRecord:
         LabError: the run has no decode step, or no ceilings to predict from.
     """
     base = _Base(run)
-    own = base.foretold(base.step_ns)
     levers = [
         *_weights(base),
         *_kv(base),
@@ -149,9 +158,6 @@ def forecast(run: Run) -> LeversRecord:
         *_device(base),
         *_others(base),
     ]
-    for lever in levers:
-        if lever.kind not in ("device", "mixture", "hybrid"):
-            lever.gain = lever.predicted.tokens_per_s / own.tokens_per_s
     return LeversRecord(
         schema=1,
         id=new_run_id(),
@@ -160,7 +166,7 @@ def forecast(run: Run) -> LeversRecord:
         package_version=__version__,
         device=run.device,
         request=LeversRequest(model=run.request.model, run=run.id),
-        base=own,
+        base=base.own,
         base_measured=base.foretold(base.measured_ns),
         levers=levers,
     )
@@ -185,53 +191,44 @@ def _by_bytes(base: _Base, formats: Formats) -> float:
     return float(max(then * 1e9, base.step_ns - (read - then) * 1e9))
 
 
+def _in_format(base: _Base, kind: Kind, what: str, rests_on: str, format_: str, formats: Formats) -> Lever:
+    """The run with its matrices or its cache in another format; `what` has a blank for its name."""
+    return base.lever(
+        base.foretold(_by_bytes(base, formats)),
+        name=f"{kind}-{format_}",
+        kind=kind,
+        what=Sentence(template=what, params={"format": format_}),
+        rests_on=Sentence(template=rests_on),
+        request=_asked(base, dtype=base.dtype, **{kind: format_}),
+    )
+
+
 def _weights(base: _Base) -> list[Lever]:
-    found = []
-    for format_ in FORMATS:
-        if format_ == base.weights:
-            continue
-        asked = _asked(base, weights=format_, dtype=base.dtype)
-        found.append(
-            Lever(
-                name=f"weights-{format_}",
-                kind="weights",
-                what=Sentence(template=N_("Weights in {format}"), params={"format": format_}),
-                rests_on=Sentence(
-                    template=N_("The step without the time of the bytes that are no longer read: the kernel for the "
-                                "new format may be slower or faster than that.")
-                ),
-                predicted=base.foretold(_by_bytes(base, base.formats_with(format_, base.kv))),
-                gain=1.0,
-                request=asked,
-            )
-        )  # fmt: skip
-    return found
+    why = N_(
+        "The step without the time of the bytes that are no longer read: the kernel for the new format may be slower "
+        "or faster than that."
+    )
+    return [
+        _in_format(base, "weights", N_("Weights in {format}"), why, each, base.formats_with(each, base.kv))
+        for each in FORMATS
+        if each != base.weights
+    ]
 
 
 def _kv(base: _Base) -> list[Lever]:
-    found = []
-    for format_ in ("bf16", "int8"):
-        if format_ == base.kv:
-            continue
-        asked = _asked(base, kv=format_, dtype=base.dtype)
-        found.append(
-            Lever(
-                name=f"kv-{format_}",
-                kind="kv",
-                what=Sentence(template=N_("KV cache in {format}"), params={"format": format_}),
-                rests_on=Sentence(template=N_("Only the cache shrinks, and at this context it is a small part.")),
-                predicted=base.foretold(_by_bytes(base, base.formats_with(base.weights, format_))),
-                gain=1.0,
-                request=asked,
-            )
-        )
-    return found
+    why = N_("Only the cache shrinks, and at this context it is a small part.")
+    return [
+        _in_format(base, "kv", N_("KV cache in {format}"), why, each, base.formats_with(base.weights, each))
+        for each in KV_FORMATS
+        if each != base.kv
+    ]
 
 
 def _batch(base: _Base) -> Lever:
     batch = BATCH if base.batch < BATCH else 2 * base.batch
     step_ns = base.lines(batch=batch).decode(base.context).predicted_ns.expected
-    return Lever(
+    return base.lever(
+        base.foretold(step_ns, batch=batch),
         name=f"batch-{batch}",
         kind="batch",
         what=Sentence(template=N_("A batch of {batch}"), params={"batch": batch}),
@@ -239,8 +236,6 @@ def _batch(base: _Base) -> Lever:
             template=N_("The sequences share each reading of the weights. More tokens a second in all, not for one "
                         "reader.")
         ),
-        predicted=base.foretold(step_ns, batch=batch),
-        gain=1.0,
         request=_asked(base, batch=batch),
     )  # fmt: skip
 
@@ -253,13 +248,12 @@ def _context(base: _Base) -> list[Lever]:
     shorter = base.context - len(base.prompt_ids) // 2
     step_ns = base.lines().decode(shorter).predicted_ns.expected
     return [
-        Lever(
+        base.lever(
+            base.foretold(step_ns),
             name="context-half",
             kind="context",
             what=Sentence(template=N_("Half of the prompt, a context of {context}"), params={"context": shorter}),
             rests_on=Sentence(template=N_("Fewer positions to attend and to read; the weights stay what they are.")),
-            predicted=base.foretold(step_ns),
-            gain=1.0,
             request=_asked(base, prompt=words[len(words) // 2 :]),
         )
     ]
@@ -288,7 +282,8 @@ def _lookup(base: _Base) -> list[Lever]:
     total_ns = sum(check_ns(lines, check.rows, check.context) for check in checks)
     tokens = sum(check.gained for check in checks)
     return [
-        Lever(
+        base.lever(
+            Foretold(step_ns=total_ns / tokens, tokens_per_s=tokens / total_ns * 1e9),
             name="lookup",
             kind="lookup",
             what=Sentence(
@@ -300,8 +295,6 @@ def _lookup(base: _Base) -> list[Lever]:
                             "check of several rows costs more than a step where the machine has no flat start."),
                 params={"passes": len(checks), "tokens": tokens},
             ),
-            predicted=Foretold(step_ns=total_ns / tokens, tokens_per_s=tokens / total_ns * 1e9),
-            gain=1.0,
             request=run.request,
             drafts=DRAFTS,
             foretold_passes=len(checks),

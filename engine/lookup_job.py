@@ -25,10 +25,10 @@ from engine.lookup import Check
 from engine.lookups import LookupPoint, LookupRecord, LookupRequest
 from engine.measure import Stopped, summarise
 from engine.model.decoder import Decoder
+from engine.model_facts import model_facts
 from engine.record import FinalState, ModelFacts
 from engine.request import DTYPES
 from engine.speculation import require, speculate
-from engine.sweep_job import model_facts
 
 ROUNDS = 2
 
@@ -70,7 +70,7 @@ class LookupInProgress(ExperimentInProgress):
         self._check_memory(source, format_)
         self._teller.state("loading")
         self._model = require(self._bench.model(source, self._device, self._dtype))
-        self._facts = model_facts(source, self._dtype)
+        self._facts = model_facts(source, self._dtype, ledger.Formats(weights=format_, kv=format_))
         self._ceilings = self._bench.ceilings(self._device, source.spec, format_, self._job.ceilings, self._teller)
         self._clock = clock_for(self._device)
         self._teller.state("warming_up")
@@ -85,10 +85,7 @@ class LookupInProgress(ExperimentInProgress):
         assert self._device is not None
         positions = min(len(self._ids) + self._asked.max_new_tokens + self._asked.drafts, source.spec.max_position)
         held = ledger.resident(source.spec, max_tokens=positions, formats=ledger.Formats(weights=format_, kv=format_))
-        have = self._bench.held_bytes(source, self._device, self._dtype)
-        if not have:
-            self._bench.clear()
-        request.check_memory(int(held.total), have + devices.free_bytes(self._device))
+        request.check_memory(int(held.total), self._bench.room_bytes(source, self._device, self._dtype))
 
     def _predict(self, source: Source, format_: str) -> list[LookupPoint]:
         """Every check, from the answer that greedy wrote."""
@@ -165,10 +162,10 @@ class LookupInProgress(ExperimentInProgress):
 
 def _point(check: Check, lines: Predictor) -> LookupPoint:
     """FLOPs of a decode step for each row; bytes of one step, and what each further row writes."""
-    step, lines_ns = lines.decode(check.context).ledger, lines.decode(check.context).predicted_ns
+    decode = lines.decode(check.context)
+    step = decode.ledger
     further = (check.rows - 1) * (step.bytes.kv_write + step.bytes.logits)
     ratio = (step.bytes.total + further) / step.bytes.total
-    computed = lines.decode(check.context).compute_ns * check.rows
     return LookupPoint(
         drafted=check.drafted,
         kept=check.kept,
@@ -177,7 +174,7 @@ def _point(check: Check, lines: Predictor) -> LookupPoint:
         moved_bytes=step.bytes.total + further,
         predicted_ns=Predicted(
             datasheet=None,
-            measured_roof=max(lines.decode(check.context).memory_ns * ratio, computed),
-            expected=check_ns(lines, check.rows, check.context) if lines_ns.expected else None,
+            measured_roof=max(decode.memory_ns * ratio, decode.compute_ns * check.rows),
+            expected=check_ns(lines, check.rows, check.context) if decode.predicted_ns.expected else None,
         ),
     )

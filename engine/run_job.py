@@ -25,6 +25,7 @@ from engine.ledger.routed import bytes_with_experts, routed_bytes
 from engine.model import Model
 from engine.model.hybrid import HybridDecoder
 from engine.model.latent import Form
+from engine.model_facts import model_facts
 from engine.neighbours import Neighbours
 from engine.probe import probe, probed
 from engine.protocol import RunJob
@@ -94,7 +95,9 @@ class RunInProgress:
         model = self._bench.model(source, device, self._dtype, weights)
         if isinstance(model, HybridDecoder):
             model.use_latent_form(_form(asked.latent))
-        self._facts = self._model_facts(source)
+        facts = model_facts(source, self._dtype, formats)
+        # By the name that was asked for, and with all it takes to check the record without the lab.
+        self._facts = facts.model_copy(update={"id": asked.model, "config": dict(source.config)})
         self._ceilings = self._bench.ceilings(
             device, source.spec, formats.plain_format, self._job.ceilings, teller, weights
         )
@@ -153,33 +156,17 @@ class RunInProgress:
         def needs(spec: Spec) -> int:
             return int(ledger.resident(spec, batch=self._request.batch, max_tokens=positions, formats=formats).total)
 
-        held = self._bench.held_bytes(source, self._device, self._dtype, self._weights)
-        if not held:
-            self._bench.clear()
-        needed, free = needs(source.spec), held + devices.free_bytes(self._device)
+        is_loaded = self._bench.has(source, self._device, self._dtype, self._weights)
+        free = self._bench.room_bytes(source, self._device, self._dtype, self._weights)
+        needed = needs(source.spec)
         random_shapes.check_fits(source.id, source.spec, needs, free)
         request.check_memory(needed, free)
-        if not held:
+        if not is_loaded:
             sentence = Sentence(
                 template=N_("Loading {model}: {needed} GB with its caches, of {free} GB that are free."),
                 params={"model": source.id, "needed": f"{needed / 1e9:.2f}", "free": f"{free / 1e9:.2f}"},
             )
             self._teller.progress("loading")(sentence, None)
-
-    def _model_facts(self, source: Source) -> ModelFacts:
-        return ModelFacts(
-            id=self._request.model,
-            weights=source.weights,
-            weights_hash=source.weights_hash(),
-            dtype=self._dtype,
-            weight_format=self._formats.weights,
-            kv_format=self._formats.kv,
-            parameters=source.spec.parameters.checkpoint,
-            config=dict(source.config),
-            revision=source.revision,
-            stored_format=source.stored_format,
-            notes=source.notes(self._formats.plain_format),
-        )
 
     def _predict(self, source: Source) -> Predictor:
         """The lines of every step to come, worked out now."""

@@ -25,6 +25,7 @@ from engine.experiment_job import PointByPoint
 from engine.experiment_record import AnyRecord
 from engine.hybrid_cache import State
 from engine.model import Model
+from engine.model_facts import model_facts
 from engine.record import FinalState, ModelFacts, RunRequest, StepBytes
 from engine.request import DTYPES
 from engine.spec import Spec
@@ -65,7 +66,7 @@ class SweepInProgress(PointByPoint):
         cases = self._what_fits(source, self._cases(source.spec), format_)
         self._teller.state("loading")
         self._model = self._bench.model(source, self._device, self._dtype)
-        self._facts = model_facts(source, self._dtype)
+        self._facts = model_facts(source, self._dtype, ledger.Formats(weights=format_, kv=format_))
         self._ceilings = self._bench.ceilings(self._device, source.spec, format_, self._job.ceilings, self._teller)
         self._points = self._predict(source.spec, cases, format_)
         generator = torch.Generator().manual_seed(0)
@@ -107,10 +108,7 @@ class SweepInProgress(PointByPoint):
             held = ledger.resident(spec, batch=case["batch"], max_tokens=positions, formats=formats).total
             return int(held) + 4 * spec.vocab_size * case["batch"]
 
-        held = self._bench.held_bytes(source, self._device, self._dtype)
-        if not held:
-            self._bench.clear()
-        free = held + devices.free_bytes(self._device)
+        free = self._bench.room_bytes(source, self._device, self._dtype)
         random_shapes.check_fits(source.id, source.spec, lambda spec: needs(spec, cases[0]), free)
         request.check_memory(needs(source.spec, cases[0]), free)
         fitting = [case for case in cases if needs(source.spec, case) <= free]
@@ -200,23 +198,6 @@ def _point(case: dict[str, int], phase: str, predicted: Prediction) -> SweepPoin
                 datasheet=lines.datasheet, measured_roof=lines.measured_roof, expected=lines.expected
             ),
         }
-    )
-
-
-def model_facts(source: Source, dtype: str) -> ModelFacts:
-    """Which weights ran, as a record says it."""
-    format_ = DTYPES[dtype]
-    return ModelFacts(
-        id=source.id,
-        weights=source.weights,
-        weights_hash=source.weights_hash(),
-        dtype=dtype,
-        weight_format=format_,
-        kv_format=format_,
-        parameters=source.spec.parameters.checkpoint,
-        revision=source.revision,
-        stored_format=source.stored_format,
-        notes=source.notes(format_),
     )
 
 

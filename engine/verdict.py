@@ -12,14 +12,11 @@ from collections.abc import Sequence
 from engine.ceilings import Ceilings
 from engine.errors import N_, Scalar, Sentence
 from engine.judging import (
-    DISTURBED_SHARE,
-    OFF_SHARE,
-    OTHER_CORES,
     bandwidth,
     compute_ns,
+    disturbed_by,
     memory_ns,
     probe_off,
-    run_flags,
     was_busy,
 )
 from engine.record import Probe, Step
@@ -127,7 +124,7 @@ def verdict(
     """
     decode = sorted((step for step in steps if step.phase == "decode"), key=lambda step: step.time_ns)
     prefill = next((step for step in steps if step.phase == "prefill"), None)
-    disturbances, impossible = _disturbances(probe, ceilings), _impossible(steps, probe, ceilings)
+    disturbances = _disturbances(probe, ceilings)
     sentences = []
     if decode:
         median = decode[len(decode) // 2]
@@ -141,7 +138,7 @@ def verdict(
         sentences.append(_prefill_sentence(prefill, alone=not decode))
     if not sentences:
         sentences.append(Sentence(template=N_("The run ended before its first step was measured.")))
-    return sentences + disturbances + impossible
+    return sentences + disturbances + _impossible(steps)
 
 
 def _decode_sentence(step: Step, batch: int, dtype: str, ceilings: Ceilings) -> Sentence:
@@ -206,8 +203,7 @@ def _prefill_sentence(step: Step, *, alone: bool) -> Sentence:
     )
 
 
-def _impossible(steps: Sequence[Step], probe: Probe | None, ceilings: Ceilings) -> list[Sentence]:
-    found = run_flags(steps, probe, ceilings)
+def _impossible(steps: Sequence[Step]) -> list[Sentence]:
     sentences = []
     for flag, template in (
         (
@@ -219,8 +215,8 @@ def _impossible(steps: Sequence[Step], probe: Probe | None, ceilings: Ceilings) 
             N_("{count} of {steps} steps lie below the datasheet's floor: the bytes or the clock are wrong."),
         ),
     ):
-        if flag in found:
-            count = sum(flag in step.flags for step in steps)
+        count = sum(flag in step.flags for step in steps)
+        if count:
             sentences.append(Sentence(template=template, params={"count": count, "steps": len(steps)}))
     return sentences
 
@@ -231,17 +227,17 @@ def measured_while_busy(ceilings: Ceilings) -> Sentence | None:
 
 
 def _disturbances(probe: Probe | None, ceilings: Ceilings) -> list[Sentence]:
-    busy = measured_while_busy(ceilings)
-    found = [] if busy is None else [busy]
+    found = disturbed_by(probe, ceilings)
+    sentences = [Sentence(template=_BUSY)] if "busy" in found else []
     if probe is None:
-        return found
-    if abs(probe.moved) > DISTURBED_SHARE:
-        found.append(_of_probe(probe.moved, _MOVED))
-    if abs(off := probe_off(probe, ceilings)) > OFF_SHARE:
-        found.append(_of_probe(off, _OFF))
-    if (probe.other_cores or 0.0) > OTHER_CORES:
-        found.append(Sentence(template=_OTHERS, params={"cores": f"{probe.other_cores:.1f}"}))
-    return found
+        return sentences
+    if "moved" in found:
+        sentences.append(_of_probe(probe.moved, _MOVED))
+    if "off" in found:
+        sentences.append(_of_probe(probe_off(probe, ceilings), _OFF))
+    if "others" in found:
+        sentences.append(Sentence(template=_OTHERS, params={"cores": f"{probe.other_cores:.1f}"}))
+    return sentences
 
 
 def _of_probe(change: float, templates: tuple[str, str]) -> Sentence:

@@ -1,4 +1,4 @@
-"""Walking dry steps in turn and keeping what each op took: the method, for a model of any kind.
+"""Walking dry steps in turn and keeping what each op took: which steps and how, for a model of any kind.
 
 A slow moment of the machine falls on all cases alike. A sample is an op's mean over one walk, because a step pays
 for every layer's.
@@ -7,15 +7,27 @@ for every layer's.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 from typing import Any, Protocol
 
 import torch
 
+from engine import device as devices
 from engine.dry_step import Case
 from engine.laps import Laps, OpKey, laps_for
 from engine.measure import ShouldStop, Stopped
+from engine.spec import Spec
+
+CONTEXTS = (16, 128, 512, 2048)
+BATCHES = (2, 4, 8, 16, 32)
+BATCH_CONTEXTS = (128, 1024)
+
+# A walk that would take longer passes fewer layers; the next one goes on where it stopped, so that all take turns
+# and no weight is met again before all the others were read.
+WALK_S = 0.1
+# Caches of all cases together; a case whose cache would not fit in what is left is not measured.
+CACHE_BYTES = 2**30
 
 MOST_ROUNDS = 9
 DECODE_WALKS = 3
@@ -23,6 +35,31 @@ SETTLING_S, COUNTED_S = 0.01, 0.03
 # On a busy machine the first round may take this many budgets before it leaves cases out; the plain decode steps
 # at the head of the list are walked in any case.
 FIRST_ROUND_BUDGETS = 2.0
+
+
+def cases(
+    spec: Spec, rows: Iterable[int], *, kv_bytes_per_position: int, cache_bytes: int, state_bytes: int = 0
+) -> list[Case]:
+    """The steps to walk: decode at each context, decode at each batch, prefill at each length; those that fit.
+
+    state_bytes: what one sequence takes beside its positions.
+    """
+    # A context beyond the model's last position stands for the last.
+    wanted = [Case(1, 1, min(context, spec.max_position)) for context in CONTEXTS]
+    wanted += [Case(1, tokens, tokens) for tokens in sorted(set(rows)) if tokens > 1]
+    wanted += [Case(batch, 1, context) for context in BATCH_CONTEXTS for batch in BATCHES]
+    kept, left = [], cache_bytes
+    for case in wanted:
+        needed = case.batch * (case.context * kv_bytes_per_position + state_bytes)
+        if case not in kept and case.context <= spec.max_position and needed <= left:
+            kept.append(case)
+            left -= needed
+    return kept
+
+
+def cache_room(device: torch.device) -> int:
+    """Bytes for the caches of all cases together."""
+    return min(CACHE_BYTES, devices.free_bytes(device) // 4)
 
 
 class Dry(Protocol):

@@ -10,7 +10,7 @@ import torch
 
 from engine import ledger, spec
 from engine.cache import KVCache
-from engine.calibrate_model import cases, for_model, layers_to_walk, weight_bytes
+from engine.calibrate_model import for_model, layers_to_walk, weight_bytes
 from engine.ceilings import BandwidthPoint, Ceilings
 from engine.device import facts
 from engine.dry_step import Case, ConstantTensors, DryModel
@@ -19,6 +19,7 @@ from engine.laps import HostLaps, OpKey
 from engine.ledger import Formats
 from engine.measure import Stopped
 from engine.model.decoder import Decoder
+from engine.walks import cases
 
 CONFIG = {
     "architectures": ["Qwen3ForCausalLM"],
