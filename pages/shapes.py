@@ -9,7 +9,6 @@ from engine.experiment_task import ExperimentView
 from engine.matrices import FORMATS, Matrix
 from engine.shapes import ROWS, ShapeRecord, ShapeRequest
 from pages._parts import experiments, scene_parts, session, shape_view, terms
-from pages._parts.plain import plain
 
 MODEL, MATRIX, FORMAT, MOST, DRAWN = "matrix_of", "matrix", "held_in", "rows", "drawn"
 DEFAULTS = {MODEL: ShapeRequest().model, MATRIX: ShapeRequest().matrix, FORMAT: "bf16", MOST: ROWS[-1], DRAWN: 4}
@@ -32,7 +31,7 @@ def seed(view: ExperimentView | None) -> None:
     st.session_state["shape_seeded"] = record.id
     asked = record.request
     if asked.model in catalogue.ids() and asked.matrix in matrices.of(catalogue.load(asked.model)):
-        most = shape_view.nearest_rows(max(asked.rows, default=ROWS[-1]))
+        most = experiments.nearest(ROWS, max(asked.rows, default=ROWS[-1]))
         st.session_state.update({MODEL: asked.model, MATRIX: asked.matrix, FORMAT: asked.weights, MOST: most})
 
 
@@ -75,8 +74,6 @@ def request() -> ShapeRequest:
 
 def predicted() -> None:
     """Before anything is measured: the roof of the matrix asked about."""
-    if experiments.wait_for_engine(t):
-        return
     ceilings, asked = scene_parts.ceilings(), request()
     if ceilings is None:
         st.info(t("This machine has not been measured yet: pressing Measure does that first, in about a minute."))
@@ -95,21 +92,9 @@ def predicted() -> None:
     shape_view.figures(t, points, shapes.ridge_rows(record), None)
 
 
-def on_show() -> None:
-    """The experiment in the address while it is being made and when it has ended; without one, the prediction."""
-    view, problem = experiments.on_show("shape")
-    if problem is not None:
-        st.error(plain(t.sentence(problem.sentence)), icon=":material/link_off:")
-    if view is None:
-        predicted()
-        return
-    experiments.follow(t, view)
-    record = view.record
-    if isinstance(record, ShapeRecord) and record.points:
-        experiments.where_and_when(t, record)
-        if view.ended:
-            shape_view.verdict(t, record)
-        shape_view.figures(t, record.points, shapes.ridge_rows(record), shapes.knee_rows(record.points))
+def figures(record: ShapeRecord) -> None:
+    """Time and rate, as far as they were measured."""
+    shape_view.figures(t, record.points, shapes.ridge_rows(record), shapes.knee_rows(record.points))
 
 
 view, _ = experiments.on_show("shape")
@@ -141,9 +126,15 @@ with left:
         view.id if view else None,
     )
 with right:
-    st.fragment(
-        on_show, run_every=experiments.POLL_S if going or (view is None and experiments.is_starting()) else None
-    )()
+    experiments.panel(
+        t,
+        "shape",
+        view,
+        ShapeRecord,
+        unmeasured=predicted,
+        verdict=lambda record: shape_view.verdict(t, record),
+        figures=figures,
+    )
 st.header(t("The same matrix, read for one row or for many"))
 st.select_slider(t("Rows of the prompt"), ROWS[1:], key=DRAWN, bind="query-params")
 shape_view.drawing(t, matrix, st.session_state[FORMAT], st.session_state[DRAWN], record)

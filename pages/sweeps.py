@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import streamlit as st
 
 from engine import checkpoint
@@ -12,7 +10,6 @@ from engine.sweeps import FIRST, USUAL, Axis, SweepRecord, SweepRequest, up_to
 from pages._parts import experiments, session, sweep_view, terms
 from pages._parts.links import DTYPES
 from pages._parts.overlay import AXES
-from pages._parts.plain import plain
 
 MODEL, AXIS, UP_TO, CONTEXT, BATCH, DTYPE = "sweep_model", "axis", "up_to", "at_context", "at_batch", "computed_in"
 CONTEXTS, BATCHES = USUAL["context"], USUAL["batch"]
@@ -41,12 +38,7 @@ def seed(view: ExperimentView | None, models: list[str]) -> None:
     if st.session_state[MODEL] not in models:
         st.session_state[MODEL] = models[0]
     for name, stops in ((UP_TO, USUAL[st.session_state[AXIS]][1:]), (CONTEXT, CONTEXTS), (BATCH, BATCHES)):
-        st.session_state[name] = nearest(stops, st.session_state[name])
-
-
-def nearest(stops: Sequence[int], value: int) -> int:
-    """The stop of a slider that is nearest to a value."""
-    return min(stops, key=lambda stop: abs(stop - value))
+        st.session_state[name] = experiments.nearest(stops, st.session_state[name])
 
 
 def controls(models: list[str]) -> None:
@@ -98,23 +90,10 @@ def request() -> SweepRequest:
     )
 
 
-def on_show() -> None:
-    """The sweep in the address, while it is being made and when it has ended."""
-    view, problem = experiments.on_show("sweep")
-    if problem is not None:
-        st.error(plain(t.sentence(problem.sentence)), icon=":material/link_off:")
-    if view is None:
-        if not experiments.wait_for_engine(t):
-            sweep_view.unmeasured(t)
-        return
-    experiments.follow(t, view)
-    record = view.record
-    if isinstance(record, SweepRecord) and record.points:
-        experiments.where_and_when(t, record)
-        if view.ended:
-            sweep_view.verdict(t, record)
-        sweep_view.draw(t, record)
-        sweep_view.held(t, record)
+def figures(record: SweepRecord) -> None:
+    """Time and tokens a second, as far as they were measured."""
+    sweep_view.draw(t, record)
+    sweep_view.held(t, record)
 
 
 models = [choice.id for choice in checkpoint.available()]
@@ -140,9 +119,15 @@ with left:
         view.id if view else None,
     )
 with right:
-    st.fragment(
-        on_show, run_every=experiments.POLL_S if going or (view is None and experiments.is_starting()) else None
-    )()
+    experiments.panel(
+        t,
+        "sweep",
+        view,
+        SweepRecord,
+        unmeasured=lambda: sweep_view.unmeasured(t),
+        verdict=lambda record: sweep_view.verdict(t, record),
+        figures=figures,
+    )
     if record is not None and not going:
         sweep_view.over(t, record)
 if record is not None and not going:

@@ -5,7 +5,8 @@ An experiment is addressed as `?shape=<id>` or `?sweep=<id>`; the session remind
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 from urllib.parse import urlencode
 
 import streamlit as st
@@ -18,10 +19,14 @@ from engine.experiment_row import ExperimentRow
 from engine.experiment_task import ExperimentView
 from engine.imported import imported_at
 from engine.judging import run_flags
+from engine.shapes import ShapeRecord
+from engine.sweeps import SweepRecord
 from pages._parts import components, session
 from pages._parts.links import parse_run
 from pages._parts.plain import plain
 from pages._parts.words import Words
+
+Made = TypeVar("Made", ShapeRecord, SweepRecord)
 
 LISTED = 12
 POLL_S = 0.6
@@ -175,6 +180,47 @@ def state(t: Words, view: ExperimentView) -> None:
         st.warning(plain(t.sentence(view.notice)), icon=":material/warning:")
 
 
+def panel(
+    t: Words,
+    kind: Kind,
+    view: ExperimentView | None,
+    record_type: type[Made],
+    *,
+    unmeasured: Callable[[], None],
+    verdict: Callable[[Made], None],
+    figures: Callable[[Made], None],
+) -> None:
+    """The experiment in the address while it is being made and when it has ended, asked for again while it goes on.
+
+    view: how it stood when the page began. unmeasured: what to show while the address has none. verdict: of one that has
+    ended, above its figures.
+    """
+
+    def shown() -> None:
+        now, problem = on_show(kind)
+        if problem is not None:
+            st.error(plain(t.sentence(problem.sentence)), icon=":material/link_off:")
+        if now is None:
+            if not wait_for_engine(t):
+                unmeasured()
+            return
+        follow(t, now)
+        record = now.record
+        if isinstance(record, record_type) and record.points:
+            where_and_when(t, record)
+            if now.ended:
+                verdict(record)
+            figures(record)
+
+    changes = is_starting() if view is None else not view.ended
+    st.fragment(shown, run_every=POLL_S if changes else None)()
+
+
+def nearest(stops: Sequence[int], value: int) -> int:
+    """The stop of a slider that is nearest to a value."""
+    return min(stops, key=lambda stop: abs(stop - value))
+
+
 def where_and_when(t: Words, record: Experiment) -> None:
     """The machine and the moment of a record."""
     device = plain(record.device.name) if record.device else "?"
@@ -235,8 +281,3 @@ def earlier(t: Words, kind: Kind, label: Callable[[ExperimentRow], str], shown: 
                 args=(kind, row.id),
                 disabled=row.id == shown,
             )
-
-
-def joined(t: Words, *sentences: str) -> str:
-    """Sentences as one paragraph; Chinese sentences follow each other without a space."""
-    return ("" if t.language == "zh" else " ").join(each for each in sentences if each)

@@ -9,8 +9,8 @@ import streamlit as st
 
 from engine import hardware, ridge, shapes
 from engine.matrices import Matrix
-from engine.shapes import ROWS, ShapePoint, ShapeRecord
-from pages._parts import components, experiments, palette, scene_parts, shape_charts, shape_drawing, terms
+from engine.shapes import ShapePoint, ShapeRecord
+from pages._parts import components, palette, scene_parts, shape_charts, shape_drawing, terms
 from pages._parts.machine_facts import LESSON_CARD
 from pages._parts.words import Words
 
@@ -38,7 +38,7 @@ def verdict(t: Words, record: ShapeRecord) -> None:
     )
     flat = shapes.flat_until(record.points)
     with st.container(key="verdict"):
-        st.text(experiments.joined(t, said, _of_flat(t, flat)))
+        st.text(t.paragraph([said, _of_flat(t, flat)]))
     card = ridge.of_device(hardware.load(LESSON_CARD), "bf16") or 0.0
     knee, ridge_at = shapes.knee_rows(record.points), shapes.ridge_rows(record)
     there = t("H100: {rows} rows", rows=t.number(card, 0))
@@ -124,8 +124,3 @@ def table(t: Words, record: ShapeRecord) -> None:
             column_config=dict.fromkeys(numeric, decimals),
             alt=t("Each number of rows: measured and predicted time, rate."),
         )
-
-
-def nearest_rows(rows: int) -> int:
-    """The stop of the slider that is nearest to a number of rows."""
-    return min(ROWS, key=lambda each: abs(each - rows))

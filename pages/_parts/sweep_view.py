@@ -13,7 +13,7 @@ from engine.errors import N_
 from engine.measured_device import THIS_MACHINE
 from engine.random_shapes import PREFIX
 from engine.sweeps import Axis, SweepPoint, SweepRecord
-from pages._parts import components, experiments, figures, palette, scene_parts, session, terms
+from pages._parts import components, figures, palette, scene_parts, session, terms
 from pages._parts.figures import entry
 from pages._parts.overlay import AXES
 from pages._parts.scene import LIMITS, Scene, link
@@ -150,7 +150,7 @@ def verdict(t: Words, record: SweepRecord) -> None:
     share = t.percent(off[len(off) // 2]) if off else "–"
     missed = t("The expected line was off by {share} in the median.", share=share)
     with st.container(key="verdict"):
-        st.text(experiments.joined(t, said, missed))
+        st.text(t.paragraph([said, missed]))
 
 
 def over(t: Words, record: SweepRecord) -> None:

@@ -75,8 +75,12 @@ class Words:
         return text.replace(self(_THIS), self(_THAT))
 
     def sentences(self, sentences: Iterable[Sentence]) -> str:
-        """Several sentences as one paragraph; Chinese sentences follow each other without a space."""
-        return ("" if self.language == "zh" else " ").join(self.sentence(sentence) for sentence in sentences)
+        """Several sentences of the engine's as one paragraph."""
+        return self.paragraph(self.sentence(sentence) for sentence in sentences)
+
+    def paragraph(self, sentences: Iterable[str]) -> str:
+        """Sentences one after the other, empty ones left out; Chinese ones follow each other without a space."""
+        return ("" if self.language == "zh" else " ").join(sentence for sentence in sentences if sentence)
 
     def number(self, value: float, digits: int | None = None) -> str:
         """A number with this language's separators: to `digits` decimals, else to three significant figures."""
