@@ -98,11 +98,7 @@ def matrix_ratio(rows: int, device: str = H100) -> float:
     """Time of one matrix multiplication with `rows` rows over that with one row, at the roof, in bf16."""
     roof, _ = roof_of(hardware.load(device), Formats())
     k, n = ffn_matrix()
-
-    def time_s(count: int) -> float:
-        return max(2 * count * k * n / roof.flops_per_s, 2 * k * n / roof.bytes_per_s)
-
-    return time_s(rows) / time_s(1)
+    return roof.least_ns(2 * rows * k * n, 2 * k * n) / roof.least_ns(2 * k * n, 2 * k * n)
 
 
 def expert_ridge_rows() -> float:

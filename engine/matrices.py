@@ -5,6 +5,7 @@ As a checkpoint stores them (q, k and v apart) and as this engine multiplies the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,6 +16,7 @@ from engine.errors import LabError
 from engine.experiment import Predicted
 from engine.hardware_device import Device
 from engine.ledger import PLAIN_BYTES, WEIGHT_LAYOUTS
+from engine.roofline import Roof
 from engine.shapes import ShapePoint, ShapeRequest
 from engine.spec import Spec, Weight
 
@@ -152,14 +154,14 @@ def predict(matrix: Matrix, weights: str, rows: Iterable[int], ceilings: Ceiling
 def roof_ns(matrix: Matrix, weights: str, rows: int, ceilings: Ceilings) -> float:
     """The larger of reading and computing at this machine's ceilings, in nanoseconds."""
     moved, peak = matrix.moved_bytes(rows, weights), ceilings.peak_flops_per_s.get(FORMATS[weights])
-    read_ns = moved / ceilings.bandwidth_at(moved) * 1e9
-    return max(read_ns, matrix.flops(rows) / peak * 1e9 if peak else 0.0)
+    # A format whose rate was not measured is held to its bytes alone.
+    return Roof(peak or math.inf, ceilings.bandwidth_at(moved)).least_ns(matrix.flops(rows), moved)
 
 
 def _point(matrix: Matrix, weights: str, rows: int, ceilings: Ceilings, device: Device | None) -> ShapePoint:
     moved, flops = matrix.moved_bytes(rows, weights), matrix.flops(rows)
     peak = device.peak_flops_per_s(FORMATS[weights]) if device else None
-    datasheet = max(flops / peak, moved / device.bandwidth_bytes_per_s) * 1e9 if device and peak else None
+    datasheet = Roof(peak, device.bandwidth_bytes_per_s).least_ns(flops, moved) if device and peak else None
     return ShapePoint(
         rows=rows,
         flops=flops,

@@ -44,6 +44,10 @@ class Roof:
         """The roof over an intensity in FLOP/byte: what the bytes can feed, and never more than the peak."""
         return min(self.flops_per_s, intensity * self.bytes_per_s)
 
+    def least_ns(self, flops: float, moved_bytes: float) -> float:
+        """The least time of any work: the larger of its FLOPs over the peak and its bytes over the bandwidth."""
+        return float(max(flops / self.flops_per_s, moved_bytes / self.bytes_per_s) * 1e9)
+
 
 @dataclass(frozen=True)
 class Sweep:

@@ -23,6 +23,7 @@ from pages._parts import (
     session,
 )
 from pages._parts.asked import all_devices, device_of, resolve
+from pages._parts.folded import folded
 
 NAMES = (
     "model",
@@ -107,10 +108,10 @@ with right:
                 "Longer prompts and larger batches move all points towards the line."
             )
         )
-        cards = [each for each in (other, asked.device) if isinstance(each, Device)]
-        with st.expander(t("The two cards: figures, usual mistakes, sources")):
-            for each in cards:
-                device_facts.card(t, each)
+        with folded(t("The two cards: figures, usual mistakes, sources"), "two_cards") as is_open:
+            for each in (other, asked.device):
+                if is_open and isinstance(each, Device):
+                    device_facts.card(t, each)
         scene_parts.convention_note(t, view)
 if every:
     device_facts.table(t, every)

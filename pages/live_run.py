@@ -9,6 +9,7 @@ from engine.errors import LabError
 from engine.record import FINAL_STATES, Run, RunView
 from engine.request import check
 from pages._parts import components, controls, prompt_tokens, room, runs, session, summary
+from pages._parts.folded import folded
 from pages._parts.links import build_link
 from pages._parts.live_data import live_data
 from pages._parts.plain import plain
@@ -115,8 +116,8 @@ if isinstance(run, Run):
         summary.metrics(t, run.summary)
     if "run" in st.query_params:  # the recorded run of a first visit goes without: its tables cost every visitor
         summary.details(t, run)
-with st.expander(t("Open a run from a file"), key="open_file", on_change="rerun") as file:
-    if file.open:
+with folded(t("Open a run from a file"), "open_file") as is_open:
+    if is_open:
         components.import_run(
             {"base": session.base_path(), "locale": t.language, "label": t("Choose a run's JSON file"),
              "busy": t("Reading the file."), "unreachable": t("The lab could not be reached; try again.")},

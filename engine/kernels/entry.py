@@ -57,25 +57,26 @@ _STEPS = {"fp32": _fp32, "bf16": _bf16, "int8": _int8, "int4": _int4}
 @cache
 def step_address(kind: str) -> int:
     """The address of the step's function for weights held as "fp32", "bf16", "int8" or "int4"."""
-    return _compiled(_STEPS[kind])
+    return compiled(_STEPS[kind])
 
 
 @cache
 def reading_address() -> int:
     """The address of the function that `engine.kernels.reader` calls."""
-    return _compiled(_reading)
+    return compiled(_reading)
 
 
 @cache
 def counter_address() -> int:
     """The address of a function that adds one to the number at an address: how many threads have called it."""
-    return _compiled(_count)
+    return compiled(_count)
 
 
 _kept: list[Any] = []
 
 
-def _compiled(function: Callable[[int], None]) -> int:
+def compiled(function: Callable[[int], None]) -> int:
+    """The address of a function of one address, compiled for threads of any kind, now or by an earlier process."""
     folder = _cache_folder()
     try:
         made = _made(function, folder)

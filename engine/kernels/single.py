@@ -12,7 +12,7 @@ from numba import carray, njit
 from torch import Tensor
 
 from engine.kernels.atoms import fetch_add, meet, pointer
-from engine.kernels.entry import _compiled
+from engine.kernels.entry import compiled
 from engine.kernels.products import product, share
 from engine.kernels.team import team
 from engine.kernels.whole import MOST_ROWS, room_bytes
@@ -65,7 +65,7 @@ _KINDS: dict[str, Callable[[int], None]] = {"fp32": _fp32, "int8": _int8, "int4"
 
 @cache
 def _address(kind: str) -> int:
-    return _compiled(_KINDS[kind])
+    return compiled(_KINDS[kind])
 
 
 class SingleProduct:

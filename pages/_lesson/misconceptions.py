@@ -10,6 +10,7 @@ import streamlit as st
 from engine import lesson
 from engine.errors import N_
 from pages._parts import scene_controls
+from pages._parts.folded import folded
 from pages._parts.words import Words
 
 ANCHOR = {"model": lesson.ANCHOR, "preset": "lesson", "weights": "own", "kv": "own", "state": "own"}
@@ -87,18 +88,15 @@ BELIEFS: tuple[Belief, ...] = (
 
 
 def show(t: Words) -> None:
-    """The beliefs, folded away until wanted or until the path comes by; then the phases on machines apart.
-
-    What is folded away is not computed: every rerun of the page would pay for it.
-    """
+    """The beliefs, folded away until wanted or until the path comes by; then the phases on machines apart."""
     on_path = st.session_state.get("path_step") == "misconceptions"
-    label, icon = t("What many believe"), ":material/psychology_alt:"
-    with st.expander(label, icon=icon, key="beliefs", expanded=on_path, on_change="rerun") as beliefs:
-        if beliefs.open:
+    label = t("What many believe")
+    with folded(label, "beliefs", icon=":material/psychology_alt:", expanded=on_path) as is_open:
+        if is_open:
             _beliefs(t)
-    label, icon = t("Why DeepSeek-V3 serves the two phases on different machines"), ":material/call_split:"
-    with st.expander(label, icon=icon, key="phases_apart", on_change="rerun") as apart:
-        if apart.open:
+    label = t("Why DeepSeek-V3 serves the two phases on different machines")
+    with folded(label, "phases_apart", icon=":material/call_split:") as is_open:
+        if is_open:
             st.markdown(_apart(t))
             query = {"model": lesson.MIXTURE, "device": lesson.H800, "prompt": "4096", "preset": "lesson"}
             st.page_link(

@@ -15,6 +15,7 @@ from engine.record import Run, RunRequest
 from pages._parts import choices as models
 from pages._parts import misread, terms
 from pages._parts import query as query_of
+from pages._parts.folded import folded
 from pages._parts.links import DTYPES, LIMITS, SAME, WEIGHTS, View, parse_view, to_query
 from pages._parts.words import Words
 
@@ -184,13 +185,12 @@ def _number(place: Any, label: str, name: str, explanation: str, step: float | N
 
 
 def _more(t: Words, choice: checkpoint.ModelChoice) -> None:
-    """What few need, made only while it is open: every visit would pay for it. A link that sets any of it opens it."""
+    """What few need; a link that sets any of it opens it."""
     if not choice.has_latent_attention:
         st.session_state["latent"] = View().latent
     is_set = any(st.session_state[name] != getattr(View(), name) for name in MORE)
-    title = t("More: sampling and number format")
-    with st.expander(title, key="more", expanded=is_set, on_change="rerun") as more:
-        if more.open:
+    with folded(t("More: sampling and number format"), "more", expanded=is_set) as is_open:
+        if is_open:
             _sampling(t)
             if choice.has_latent_attention:
                 _latent_form(t)

@@ -15,6 +15,7 @@ from engine.hardware import Device
 from engine.measurements import Judged
 from engine.two_estimates import Change, Estimate
 from pages._parts import components, device_charts, explained, terms
+from pages._parts.folded import folded
 from pages._parts.plain import plain
 from pages._parts.words import Words
 
@@ -178,27 +179,33 @@ def published(t: Words) -> None:
             "launches, and clocks below the sheet's."
         )
     )
-    with st.expander(t("The rows with their sources")):
-        table = pd.DataFrame(
-            {
-                t("model"): [model for model, _, _ in rows],
-                t("device"): [device for _, device, _ in rows],
-                t("weights"): [judged.row.weights for *_, judged in rows],
-                t("measured, ms"): [judged.time_s * 1e3 for *_, judged in rows],
-                t("floor, ms"): [judged.floor_s * 1e3 for *_, judged in rows],
-                t("share"): [judged.share_of_roof for *_, judged in rows],
-                t("condition"): [judged.row.condition for *_, judged in rows],
-                t("source"): [judged.row.source for *_, judged in rows],
-            }
-        )
-        decimals = st.column_config.NumberColumn(format="%.2f")
-        st.dataframe(
-            table,
-            hide_index=True,
-            column_config={
-                t("measured, ms"): decimals,
-                t("floor, ms"): decimals,
-                t("share"): st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1),
-            },
-            alt=t("Published speeds, their floor, and where they can be read."),
-        )
+    with folded(t("The rows with their sources"), "published_rows") as is_open:
+        if is_open:
+            _rows(t, rows)
+
+
+def _rows(t: Words, rows: Sequence[tuple[str, str, Judged]]) -> None:
+    """Each published speed with its floor, its condition and its source."""
+    table = pd.DataFrame(
+        {
+            t("model"): [model for model, _, _ in rows],
+            t("device"): [device for _, device, _ in rows],
+            t("weights"): [judged.row.weights for *_, judged in rows],
+            t("measured, ms"): [judged.time_s * 1e3 for *_, judged in rows],
+            t("floor, ms"): [judged.floor_s * 1e3 for *_, judged in rows],
+            t("share"): [judged.share_of_roof for *_, judged in rows],
+            t("condition"): [judged.row.condition for *_, judged in rows],
+            t("source"): [judged.row.source for *_, judged in rows],
+        }
+    )
+    decimals = st.column_config.NumberColumn(format="%.2f")
+    st.dataframe(
+        table,
+        hide_index=True,
+        column_config={
+            t("measured, ms"): decimals,
+            t("floor, ms"): decimals,
+            t("share"): st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1),
+        },
+        alt=t("Published speeds, their floor, and where they can be read."),
+    )

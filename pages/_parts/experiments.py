@@ -192,8 +192,8 @@ def panel(
 ) -> None:
     """The experiment in the address while it is being made and when it has ended, asked for again while it goes on.
 
-    view: how it stood when the page began. unmeasured: what to show while the address has none. verdict: of one that has
-    ended, above its figures.
+    view: how it stood when the page began. unmeasured: what to show while the address has none. verdict: of one that
+    has ended, above its figures.
     """
 
     def shown() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.shapes import ShapePoint
@@ -15,45 +15,50 @@ HEIGHT = 360
 
 def time_figure(t: Words, points: Sequence[ShapePoint], ridge: float | None, knee: float | None) -> dict[str, Any]:
     """Time against rows, both axes logarithmic: a flat start, a knee, a slope."""
-    every = [point.predicted_ns.measured_roof for point in points]
-    every += [point.time_ns for point in points if point.time_ns is not None]
-    layout = {
-        "xaxis": _rows_axis(t, points),
-        "yaxis": figures.log_axis(t("time"), min(every) / 1.5, max(every) * 1.7, t.duration, most=6),
-    }
-    data = [
-        _roof(t, points, [point.predicted_ns.measured_roof for point in points], lambda point: point.predicted_ns),
-        *_measured(t, points, lambda point: point.time_ns),
-    ]
-    return figures.component_data(
+    return _figure(
         t,
-        data,
-        figures.marked(layout, _marks(t, points, ridge, knee)),
-        _legend(t, points),
-        height=HEIGHT,
-        alt=t("Time of the product against its rows, measured and predicted: a flat start, a knee and a slope."),
+        points,
+        _marks(t, points, ridge, knee),
+        lambda _point, time_ns: time_ns,
+        t("time"),
+        t.duration,
+        t("Time of the product against its rows, measured and predicted: a flat start, a knee and a slope."),
     )
 
 
 def rate_figure(t: Words, points: Sequence[ShapePoint], ridge: float | None, knee: float | None) -> dict[str, Any]:
     """FLOP/s against rows: what more rows gain, and where the gain ends."""
-    roof = [point.flops / point.predicted_ns.measured_roof * 1e9 for point in points]
-    every = roof + [point.flops_per_s for point in points if point.flops_per_s is not None]
+    return _figure(
+        t,
+        points,
+        _marks(t, points, ridge, knee),
+        lambda point, time_ns: point.flops / time_ns * 1e9,
+        t("rate"),
+        t.rate,
+        t("Rate of the product against its rows, measured and predicted."),
+    )
+
+
+def _figure(
+    t: Words,
+    points: Sequence[ShapePoint],
+    marks: list[Any],
+    value: Callable[[ShapePoint, float], float],
+    title: str,
+    write: Callable[[float], str],
+    alt: str,
+) -> dict[str, Any]:
+    """`value` of each point and a time, measured and by the roof."""
+    roof = [value(point, point.predicted_ns.measured_roof) for point in points]
+    known = [(point, value(point, point.time_ns)) for point in points if point.time_ns is not None]
+    every = roof + [each for _, each in known]
     layout = {
         "xaxis": _rows_axis(t, points),
-        "yaxis": figures.log_axis(t("rate"), min(every) / 1.5, max(every) * 1.7, t.rate, most=6),
+        "yaxis": figures.log_axis(title, min(every) / 1.5, max(every) * 1.7, write, most=6),
     }
-    data = [
-        _roof(t, points, roof, lambda point: point.predicted_ns),
-        *_measured(t, points, lambda point: point.flops_per_s),
-    ]
+    data = [_roof(t, points, roof), *_measured(t, known)]
     return figures.component_data(
-        t,
-        data,
-        figures.marked(layout, _marks(t, points, ridge, knee)),
-        _legend(t, points),
-        height=HEIGHT,
-        alt=t("Rate of the product against its rows, measured and predicted."),
+        t, data, figures.marked(layout, marks), _legend(t, measured=bool(known)), height=HEIGHT, alt=alt
     )
 
 
@@ -65,7 +70,7 @@ def _rows_axis(t: Words, points: Sequence[ShapePoint]) -> dict[str, Any]:
     return axis | {"range": [low - 0.05, high + 0.05]}
 
 
-def _roof(t: Words, points: Sequence[ShapePoint], values: list[float], _lines: Any) -> dict[str, Any]:
+def _roof(t: Words, points: Sequence[ShapePoint], values: list[float]) -> dict[str, Any]:
     told = [
         figures.hover(
             [t("{rows} rows, predicted", rows=t.number(point.rows)), t.duration(point.predicted_ns.measured_roof)]
@@ -75,21 +80,21 @@ def _roof(t: Words, points: Sequence[ShapePoint], values: list[float], _lines: A
     return figures.curve([point.rows for point in points], values, "roof", palette.FLOOR, told, dash="dot", width=2)
 
 
-def _measured(t: Words, points: Sequence[ShapePoint], value: Any) -> list[dict[str, Any]]:
-    known = [point for point in points if point.time_ns is not None]
+def _measured(t: Words, known: Sequence[tuple[ShapePoint, float]]) -> list[dict[str, Any]]:
     if not known:
         return []
-    colours = [palette.DECODE if point.rows == 1 else palette.PREFILL for point in known]
+    points = [point for point, _ in known]
+    colours = [palette.DECODE if point.rows == 1 else palette.PREFILL for point in points]
     return [
         {
             "type": "scatter",
             "mode": "lines+markers",
-            "x": [point.rows for point in known],
-            "y": [value(point) for point in known],
+            "x": [point.rows for point in points],
+            "y": [value for _, value in known],
             "legendgroup": "measured",
             "line": {"color": palette.PREFILL, "width": 2},
-            "marker": {"size": 9, "color": colours, "symbol": ["circle" if p.rows == 1 else "diamond" for p in known]},
-            "text": [_told(t, point) for point in known],
+            "marker": {"size": 9, "color": colours, "symbol": ["circle" if p.rows == 1 else "diamond" for p in points]},
+            "text": [_told(t, point) for point in points],
             "hovertemplate": "%{text}<extra></extra>",
         }
     ]
@@ -117,8 +122,8 @@ def _marks(t: Words, points: Sequence[ShapePoint], ridge: float | None, knee: fl
     return marks
 
 
-def _legend(t: Words, points: Sequence[ShapePoint]) -> figures.Legend:
+def _legend(t: Words, *, measured: bool) -> figures.Legend:
     found = [entry("roof", t("measured roof"), "dots", palette.FLOOR, t(terms.ROOF))]
-    if any(point.time_ns is not None for point in points):
+    if measured:
         found.insert(0, entry("measured", t("measured"), "dot", palette.PREFILL, t(terms.MEASURED_ROWS)))
     return found

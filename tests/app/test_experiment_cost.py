@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from pathlib import Path
 
 import pytest
-from raw_client import RawClient, text_of
+from rerun_cost import RERUN_CPU_S, rerun_cpu_s
 from web_server import Lab
 
 from engine import catalogue, matrices, recorded
 from engine.ceilings import Ceilings
 from engine.shapes import ROWS, ShapeRecord, ShapeRequest
 from engine.store import open_store
-
-RERUN_CPU_S = 0.060
-RERUNS = 20
 
 
 def keep_shape(home: Path) -> str:
@@ -49,19 +45,5 @@ def test_a_rerun_of_an_experiments_page_costs_little_cpu(page: str, said: str, q
     keep_shape(lab.home)
     values = itertools.cycle((2, 4, 8, 16, 32))
 
-    async def rerun(client: RawClient) -> str:
-        client.query = "lang=en&" + query.format(next(values))
-        return text_of(await client.rerun())
-
-    async def cost() -> float:
-        async with RawClient(lab.url, "lang=en", page) as client:
-            assert said in await rerun(client)
-            for _ in range(3):
-                await rerun(client)
-            before = lab.cpu_s()
-            for _ in range(RERUNS):
-                await rerun(client)
-            return (lab.cpu_s() - before) / RERUNS
-
-    spent = asyncio.run(cost())
+    spent = rerun_cpu_s(lab, page, query=lambda: "lang=en&" + query.format(next(values)), said=said)
     assert spent < RERUN_CPU_S, f"{spent * 1e3:.0f} ms"

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
-from raw_client import RawClient, text_of
+from rerun_cost import RERUN_CPU_S, rerun_cpu_s
 from web_server import Lab
-
-RERUN_CPU_S = 0.060
-RERUNS = 10
 
 
 @pytest.mark.parametrize(
@@ -22,17 +17,4 @@ RERUNS = 10
     ],
 )
 def test_a_rerun_costs_little_cpu(page: str, query: str, said: str, lab: Lab) -> None:
-    async def cost() -> float:
-        async with RawClient(lab.url, f"lang=en&{query}", page) as client:
-            assert said in text_of(await client.rerun())
-            for _ in range(3):
-                await client.rerun()
-            rounds = []
-            for _ in range(3):  # the least of three: other tests on the same cores make every instruction dearer
-                before = lab.cpu_s()
-                for _ in range(RERUNS):
-                    await client.rerun()
-                rounds.append((lab.cpu_s() - before) / RERUNS)
-            return min(rounds)
-
-    assert asyncio.run(cost()) < RERUN_CPU_S
+    assert rerun_cpu_s(lab, page, query=lambda: f"lang=en&{query}", said=said, reruns=10) < RERUN_CPU_S

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from raw_client import RawClient, text_of
+from rerun_cost import RERUN_CPU_S, rerun_cpu_s
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from web_server import ROOT, Lab, new_home, serve
 
-RERUN_CPU_S = 0.060
 CROWD = 200
 CROWD_S = 10
 
@@ -67,18 +67,7 @@ def test_uploads_and_metrics_are_closed(lab: Lab) -> None:
 
 @pytest.mark.parametrize("page", ["", "machine"])
 def test_a_rerun_costs_little_cpu(lab: Lab, page: str) -> None:
-    reruns = 25
-
-    async def cost() -> float:
-        async with RawClient(lab.url, "lang=zh", page) as client:
-            for _ in range(3):
-                await client.rerun()
-            before = lab.cpu_s()
-            for _ in range(reruns):
-                await client.rerun()
-            return (lab.cpu_s() - before) / reruns
-
-    assert asyncio.run(cost()) < RERUN_CPU_S
+    assert rerun_cpu_s(lab, page, query=lambda: "lang=zh", reruns=25) < RERUN_CPU_S
 
 
 @pytest.mark.load

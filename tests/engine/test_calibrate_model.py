@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 import torch
+from lap_recorder import Recorder
 
 from engine import ledger, spec
 from engine.cache import KVCache
@@ -63,22 +64,6 @@ def told() -> list[float]:
 @pytest.fixture(scope="module")
 def measured(tiny: spec.Spec, general: Ceilings, told: list[float]) -> Ceilings:
     return for_model(general, tiny, "float32", rows=[1, 4, 8, 500], progress=lambda _, f: told.append(f), budget_s=1.0)
-
-
-class Recorder:
-    """Laps that keep their order and no time."""
-
-    def __init__(self) -> None:
-        self.keys: list[OpKey] = []
-
-    def start(self) -> None:
-        self.keys = []
-
-    def lap(self, key: OpKey) -> None:
-        self.keys.append(key)
-
-    def totals(self) -> dict[OpKey, tuple[float, int]]:
-        return {}
 
 
 def priced_by(op: ledger.Op, batch: int) -> tuple[object, ...]:

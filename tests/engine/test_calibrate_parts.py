@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from family_helpers import CONFIGS, config_of, reference
+from lap_recorder import Recorder
 
 from engine import ledger, spec
 from engine.calibrate_model import for_model
@@ -36,22 +37,6 @@ def general() -> Ceilings:
         id="hand-written", measured_at="2026-01-01T00:00:00+00:00", device=facts("cpu"), bandwidth=points,
         peak_flops_per_s={"fp32": 1e11}, launch_ns=1000.0,
     )  # fmt: skip
-
-
-class Recorder:
-    """Laps that keep their order and no time."""
-
-    def __init__(self) -> None:
-        self.keys: list[OpKey] = []
-
-    def start(self) -> None:
-        self.keys = []
-
-    def lap(self, key: OpKey) -> None:
-        self.keys.append(key)
-
-    def totals(self) -> dict[OpKey, tuple[float, int]]:
-        return {}
 
 
 def expected_laps(model: spec.Spec, case: Case) -> Counter[OpKey]:

@@ -201,10 +201,10 @@ def test_a_damaged_file_of_compiled_code_is_thrown_away(
         return tmp_path / "kept"
 
     monkeypatch.setattr(entry, "_cache_folder", fresh)
-    assert entry._compiled(entry._count)
+    assert entry.compiled(entry._count)
     [kept] = tmp_path.rglob(f"*.{suffix}")
     kept.write_bytes(b"")
-    assert entry._compiled(entry._count)
+    assert entry.compiled(entry._count)
     assert not kept.exists()
-    assert entry._compiled(entry._count)
+    assert entry.compiled(entry._count)
     assert len(list(tmp_path.rglob(f"*.{suffix}"))) == 1
