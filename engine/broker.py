@@ -22,7 +22,7 @@ from engine.experiments import Experiments
 from engine.history import History
 from engine.live import LiveRun, events_of
 from engine.record import Run, RunRequest, RunView, new_run_id, now
-from engine.request import check
+from engine.request import check, check_latent
 from engine.store import RunRow, Store, open_store
 from engine.supervisor import Limits, Supervisor
 from engine.tasks import MachineView, Task, TaskView
@@ -92,6 +92,7 @@ class Broker:
         check(request)
         source = checkpoint.require(request.model, allow_paths=self._allow_paths)
         if source is not None:
+            check_latent(request.latent, source.id, source.spec)
             checkpoint.check_prompt(source, request.prompt, chat=request.chat)
         self._require_engine()
         run = LiveRun(new_run_id(), owner, request, now())

@@ -1,7 +1,8 @@
 """The command line: what can be asked, and which exit code answers.
 
 0 done, 1 failed with one clear line on stderr, 2 wrong usage. With `--json`, stdout is exactly one
-JSON document. The commands themselves are in `engine.commands`; nothing is imported before it is asked for.
+JSON document, or empty where the command was refused. The commands themselves are in `engine.commands`;
+nothing is imported before it is asked for.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
         listing = commands.add_parser(name, help=f"list the {what}")
         _json(listing)
     fetch = commands.add_parser("fetch", help="bring a checkpoint to this machine")
-    fetch.add_argument("model", metavar="MODEL")
+    fetch.add_argument("model", metavar="MODEL", help="one of those that `models` lists, or a name on the Hub")
 
     _add_predict(commands.add_parser("predict", help="what a model would cost on a device, without running it"))
 
@@ -77,84 +78,103 @@ def parser() -> argparse.ArgumentParser:
     _json(check)
     serve = commands.add_parser("serve", help="the lab in the browser")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
-    serve.add_argument("--port", type=int, default=8501)
+    serve.add_argument("--port", type=int, default=8501, help="port to listen on (default: 8501)")
     serve.add_argument("--no-browser", action="store_true", help="do not open a browser")
     return top
 
 
 def _add_predict(predict: argparse.ArgumentParser) -> None:
-    predict.add_argument("--model", required=True, metavar="ID")
-    predict.add_argument("--hardware", required=True, metavar="ID")
-    predict.add_argument("--prompt-tokens", type=int, default=4, metavar="T")
-    predict.add_argument("--context", type=int, default=4096, metavar="S", help="cached positions a decode step reads")
-    predict.add_argument("--batch", type=int, default=1, metavar="B", help="sequences in a decode step")
-    predict.add_argument("--preset", choices=("lesson", "engine"), default="engine")
-    predict.add_argument("--weights", metavar="FORMAT")
-    predict.add_argument("--kv", metavar="FORMAT")
-    predict.add_argument("--state", choices=("fp32", "bf16"))
-    predict.add_argument("--tp", type=int, default=1, metavar="N", help="devices sharing every layer (an estimate)")
+    add = predict.add_argument
+    add("--model", required=True, metavar="ID", help="a catalogue model, a folder with a config.json, or that file")
+    add("--hardware", required=True, metavar="ID", help="a device that `hardware` lists, or a TOML file like theirs")
+    add("--prompt-tokens", type=int, default=4, metavar="T", help="tokens the prefill reads (default: 4)")
+    add("--context", type=int, default=4096, metavar="S", help="cached positions a decode step reads (default: 4096)")
+    add("--batch", type=int, default=1, metavar="B", help="sequences in a decode step (default: 1)")
+    add("--preset", choices=("lesson", "engine"), default="engine", help="whose convention counts (default: engine)")
+    add("--weights", metavar="FORMAT", help="what weights are held in (default: as published)")
+    add("--kv", metavar="FORMAT", help="what the KV cache is held in (default: as published)")
+    add("--state", choices=("fp32", "bf16"), help="what a recurrent state is held in (default: as published)")
+    add("--tp", type=int, default=1, metavar="N", help="devices sharing every layer (an estimate)")
     _json(predict)
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:
-    run.add_argument("--model", required=True, metavar="ID", help="a model's id, or a folder in Hugging Face layout")
-    run.add_argument("--prompt", required=True, metavar="TEXT")
-    run.add_argument("--chat", action="store_true", help="wrap the prompt in the model's chat template")
-    run.add_argument("--max-new-tokens", type=int, default=64, metavar="N")
-    run.add_argument("--batch", type=int, default=1, metavar="B")
+    add = run.add_argument
+    add("--model", required=True, metavar="ID", help="a model's id, or a folder in Hugging Face layout")
+    add("--prompt", required=True, metavar="TEXT", help="the text to go on from")
+    add("--chat", action="store_true", help="wrap the prompt in the model's chat template")
+    add("--max-new-tokens", type=int, default=64, metavar="N", help="tokens to write at most (default: 64)")
+    add("--batch", type=int, default=1, metavar="B", help="sequences written at the same time (default: 1)")
     _device(run)
-    run.add_argument("--dtype", metavar="T", help="float32 or bfloat16 (default: the checkpoint's own)")
-    run.add_argument("--weights", metavar="FORMAT", help="bf16, int8, int4, int4-g32 or int4-g64; computed in float32")
-    run.add_argument("--kv", metavar="FORMAT")
-    run.add_argument(
+    _dtype(run)
+    _weights(run)
+    add("--kv", metavar="FORMAT", help="what the KV cache is held in (default: what is computed in)")
+    add(
         "--latent",
         default="absorbed",
         metavar="FORM",
         help="how latent attention reads its cache: absorbed (default) or re-expanded",
     )
-    run.add_argument("--temperature", type=float, default=0.0, metavar="X", help="0 is greedy (default)")
-    run.add_argument("--top-k", type=int, default=0, metavar="K")
-    run.add_argument("--top-p", type=float, default=1.0, metavar="P")
-    run.add_argument("--min-p", type=float, default=0.0, metavar="P")
-    run.add_argument("--seed", type=int, default=0, metavar="N")
+    add("--temperature", type=float, default=0.0, metavar="X", help="0 is greedy (default)")
+    add("--top-k", type=int, default=0, metavar="K", help="choose among the K likeliest tokens (default: 0, no limit)")
+    add("--top-p", type=float, default=1.0, metavar="P", help="choose among those that together reach P (default: 1)")
+    add("--min-p", type=float, default=0.0, metavar="P", help="drop tokens below P of the likeliest one's (default: 0)")
+    add("--seed", type=int, default=0, metavar="N", help="the same seed chooses the same tokens again (default: 0)")
     _json(run)
 
 
 def _add_shapes(shapes: argparse.ArgumentParser) -> None:
-    shapes.add_argument("--model", default="Qwen/Qwen3.8-27B", metavar="ID")
-    shapes.add_argument("--matrix", default="mlp.up_proj", metavar="NAME", help="a matrix of that model")
-    shapes.add_argument("--weights", default="bf16", metavar="FORMAT")
-    shapes.add_argument("--rows", metavar="N,N...", help="numbers of rows (default: 22 of them from 1 to 2048)")
+    add = shapes.add_argument
+    add("--model", default="Qwen/Qwen3.8-27B", metavar="ID", help="a model of the catalogue (default: the lesson's)")
+    add("--matrix", default="mlp.up_proj", metavar="NAME", help="a matrix of that model (default: mlp.up_proj)")
+    add("--weights", default="bf16", metavar="FORMAT", help="fp32, bf16 (default), int8 or int4")
+    add("--rows", metavar="N,N...", help="numbers of rows (default: 22 of them from 1 to 2048)")
     _device(shapes)
-    shapes.add_argument("--format", choices=("text", "json", "csv"), default="text")
+    _format(shapes)
     _json(shapes)
 
 
 def _add_sweep(sweep: argparse.ArgumentParser) -> None:
-    sweep.add_argument("--model", default="smollm2-135m", metavar="ID")
-    sweep.add_argument("--axis", choices=("batch", "prompt", "context"), default="batch")
-    sweep.add_argument("--values", metavar="N,N...", help="values of the axis (default: doubling ones)")
-    sweep.add_argument("--context", type=int, default=128, metavar="S", help="positions attended while the batch grows")
-    sweep.add_argument("--batch", type=int, default=1, metavar="B", help="sequences while the context grows")
-    sweep.add_argument("--dtype", metavar="T", help="float32 or bfloat16 (default: the checkpoint's own)")
+    add = sweep.add_argument
+    add("--model", default="smollm2-135m", metavar="ID", help="a model's id, or a folder (default: smollm2-135m)")
+    add("--axis", choices=("batch", "prompt", "context"), default="batch", help="what grows (default: batch)")
+    add("--values", metavar="N,N...", help="values of the axis (default: doubling ones)")
+    add("--context", type=int, default=128, metavar="S", help="positions attended while the batch grows")
+    add("--batch", type=int, default=1, metavar="B", help="sequences while the context grows")
+    _dtype(sweep)
+    _weights(sweep)
     _device(sweep)
-    sweep.add_argument("--format", choices=("text", "json", "csv"), default="text")
+    _format(sweep)
     _json(sweep)
 
 
 def _add_runs(runs: argparse.ArgumentParser) -> None:
     actions = runs.add_subparsers(dest="action", metavar="ACTION")
     listing = actions.add_parser("list", help="the newest runs")
-    listing.add_argument("--limit", type=int, default=20, metavar="N")
+    listing.add_argument("--limit", type=int, default=20, metavar="N", help="how many (default: 20)")
     _json(listing)
     show = actions.add_parser("show", help="one run in words")
-    show.add_argument("id", metavar="ID")
-    export = actions.add_parser("export", help="one run on stdout")
-    export.add_argument("id", metavar="ID")
-    export.add_argument("--format", choices=("json", "csv"), default="json")
-    importing = actions.add_parser("import", help="take in a run that was exported as JSON")
-    importing.add_argument("file", metavar="FILE")
+    show.add_argument("id", metavar="ID", help="as `runs list` shows it")
+    export = actions.add_parser("export", help="one run, or one experiment, on stdout")
+    export.add_argument("id", metavar="ID", help="as `runs list`, `shapes` or `sweep` shows it")
+    export.add_argument("--format", choices=("json", "csv"), default="json", help="json (default) or csv")
+    importing = actions.add_parser("import", help="take in a run, or an experiment, that was exported as JSON")
+    importing.add_argument("file", metavar="FILE", help="what `runs export` or a page wrote")
     runs.set_defaults(action="list", limit=20, json=False)
+
+
+def _dtype(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--dtype", metavar="T", help="float32 or bfloat16 (default: the checkpoint's own)")
+
+
+def _weights(command: argparse.ArgumentParser) -> None:
+    what = "bf16, int8, int4, int4-g32 or int4-g64; computed in float32"
+    command.add_argument("--weights", metavar="FORMAT", help=what)
+
+
+def _format(command: argparse.ArgumentParser) -> None:
+    what = "how to print the record: text (default), json or csv"
+    command.add_argument("--format", choices=("text", "json", "csv"), default="text", help=what)
 
 
 def _device(command: argparse.ArgumentParser) -> None:
@@ -162,4 +182,5 @@ def _device(command: argparse.ArgumentParser) -> None:
 
 
 def _json(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    what = "one JSON document on stdout; where the command is refused, none: one line on stderr and exit code 1"
+    command.add_argument("--json", action="store_true", help=what)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engine.ceilings import Ceilings, DeviceFacts
 from engine.errors import Sentence
+from engine.judging import LeastTime, impossible, roof_of
 from engine.record import RUN_ID_PATTERN, SCHEMA, FinalState, Flag, Probe
 
 Kind = Literal["shape", "sweep", "lookup", "levers"]
@@ -40,11 +41,13 @@ class Predicted(Part):
 class Timed(Part):
     """One point: predicted first; `time_ns` and what follows it are None or 0 until it was measured.
 
-    spread: half the interquartile range of the samples over their median.
+    spread: half the interquartile range of the samples over their median. working_set_bytes: what is read over and
+    over, which says at what bandwidth; 0 where that is what is moved.
     """
 
     flops: int = Field(ge=0, le=MOST)
     moved_bytes: int = Field(ge=0, le=MOST)
+    working_set_bytes: int = Field(default=0, ge=0, le=MOST)
     predicted_ns: Predicted
     time_ns: float | None = Field(default=None, gt=0)
     spread: float = Field(default=0.0, ge=0, le=1e6)
@@ -83,17 +86,17 @@ class Experiment(Part):
         return self.model_dump_json(by_alias=True)
 
 
-def flags(time_ns: float, predicted: Predicted, spread: float) -> list[Flag]:
-    """What is impossible about a time: below the measured roof beyond the ceiling's spread, below the datasheet at all.
+def flags(point: Timed, ceilings: Ceilings | None, dtype: str) -> list[Flag]:
+    """What is impossible about a point's time, from its own FLOPs and bytes; without ceilings, from its roof as said.
 
-    spread: that of the ceiling which makes the roof at this point.
+    dtype: what was computed in, as ceilings name it.
     """
-    found: list[Flag] = []
-    if time_ns < predicted.measured_roof * (1 - spread):
-        found.append("beats_roof")
-    if predicted.datasheet is not None and time_ns < predicted.datasheet:
-        found.append("beats_datasheet")
-    return found
+    if point.time_ns is None:
+        return []
+    roof = LeastTime(point.predicted_ns.measured_roof, 0.0)
+    if ceilings is not None:
+        roof = roof_of(ceilings, dtype, point.flops, point.moved_bytes, point.working_set_bytes)
+    return impossible(point.time_ns, roof, point.predicted_ns.datasheet)
 
 
 def general(ceilings: Ceilings) -> Ceilings:

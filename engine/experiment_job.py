@@ -95,6 +95,11 @@ class ExperimentInProgress(ABC):
     def _record(self, state: FinalState | str, error: Sentence | None) -> AnyRecord:
         """The record with the points as they are."""
 
+    @property
+    @abstractmethod
+    def _computed_in(self) -> str:
+        """What is computed in, as ceilings name it."""
+
     # ---- the clock -------------------------------------------------------------------------------
 
     def _time(self, points: list[Timed]) -> None:
@@ -104,6 +109,16 @@ class ExperimentInProgress(ABC):
         told = self._teller.progress("running")
         self._rounds(points, told)
         self._probe = probed(before_ns, neighbours, self._device)
+
+    def _keep(self, point: Timed, number: int, sample_ns: float) -> None:
+        """Take one more sample of point `number`."""
+        assert self._ceilings is not None
+        samples = self._samples.setdefault(number, [])
+        samples.append(sample_ns)
+        timing = summarise(samples)
+        point.time_ns, point.spread, point.samples = timing.time_ns, timing.spread, len(samples)
+        point.flags = flags(point, self._ceilings, self._computed_in)
+        self._say()
 
     def _say(self, *, always: bool = False) -> None:
         if always or monotonic() > self._said_at + SAYING_S:
@@ -117,10 +132,6 @@ class PointByPoint(ExperimentInProgress):
     @abstractmethod
     def _sample(self, number: int) -> float:
         """Time point `number` once, in nanoseconds."""
-
-    @abstractmethod
-    def _spread(self, number: int) -> float:
-        """The spread of the ceiling under point `number`."""
 
     def _estimate_ns(self, points: list[Timed], number: int) -> float:
         """About how long point `number` will take, from the one before it."""
@@ -160,9 +171,4 @@ class PointByPoint(ExperimentInProgress):
     def _take(self, points: list[Timed], number: int) -> None:
         if self._teller.cancelled():
             raise Stopped
-        point, samples = points[number], self._samples.setdefault(number, [])
-        samples.append(self._sample(number))
-        timing = summarise(samples)
-        point.time_ns, point.spread, point.samples = timing.time_ns, timing.spread, len(samples)
-        point.flags = flags(timing.time_ns, point.predicted_ns, self._spread(number))
-        self._say()
+        self._keep(points[number], number, self._sample(number))

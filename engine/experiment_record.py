@@ -12,12 +12,14 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from engine import levers
 from engine.errors import LabError
-from engine.experiment import Timed
-from engine.imported import check_moment, document
+from engine.experiment import Timed, flags
+from engine.imported import check_ceilings, check_moment, document
 from engine.levers import LeversRecord
 from engine.lookups import LookupPoint, LookupRecord, LookupRequest
 from engine.record import now
+from engine.request import DTYPES
 from engine.shapes import ShapePoint, ShapeRecord, ShapeRequest
 from engine.sweeps import SweepPoint, SweepRecord, SweepRequest
 
@@ -45,6 +47,8 @@ def read(content: bytes) -> AnyRecord:
     if len(content) > MAX_FILE_BYTES:
         raise LabError("The file is larger than {limit} MB; no experiment is.", limit=f"{MAX_FILE_BYTES / 1e6:.0f}")
     found = document(content)
+    if "kind" not in found and "steps" in found:
+        raise LabError("The file holds a run, not an experiment: open it on Live run, or with `runs import`.")
     if "kind" not in found:
         raise LabError("The file is JSON but not an experiment of this lab: it has no field named kind.")
     try:
@@ -57,26 +61,62 @@ def read(content: bytes) -> AnyRecord:
             reason=first["msg"].removeprefix("Value error, ").rstrip("."),
         ) from error
     _check(record)
+    for point in record.points:  # a file that says less than its own numbers do is not believed
+        point.flags = flags(point, record.ceilings, _computed_in(record))
     return record
+
+
+def measured(record: AnyRecord) -> int:
+    """How many of its points were measured."""
+    return sum(1 for point in record.points if point.time_ns is not None)
+
+
+def asked(record: AnyRecord) -> int:
+    """How many points were asked for: those that were left out, or never predicted, among them."""
+    request = record.request
+    if isinstance(request, ShapeRequest):
+        return len(set(request.rows))
+    return len(set(request.values)) if isinstance(request, SweepRequest) else len(record.points)
+
+
+def holds_experiment(content: bytes) -> bool:
+    """Whether a file is to be read as an experiment, not as a run; False where it is neither."""
+    try:
+        found = document(content)
+    except LabError:
+        return False
+    return "kind" in found and "steps" not in found
 
 
 def _check(record: AnyRecord) -> None:
     if record.state == "running":
         raise LabError("The experiment had not ended when it was exported; export it again.")
     check_moment(record.created_at)
-    if record.ceilings is not None and not record.ceilings.bandwidth:
-        raise LabError("The experiment's ceilings hold no read bandwidth, so that nothing can be compared with them.")
+    check_ceilings(record.ceilings)
     for point in record.points:
         at = _at(point)
         lines = point.predicted_ns
         times = [lines.measured_roof, lines.datasheet or 1.0, lines.expected or 1.0, point.time_ns or 1.0]
-        if point.moved_bytes == 0 or point.flops == 0 or not all(0 < each < MOST_NS for each in times):
+        amounts = [point.moved_bytes, point.flops]
+        if isinstance(point, LookupPoint):
+            amounts.append(1 + point.drafted - point.kept)
+        if min(amounts) <= 0 or not all(0 < each < MOST_NS for each in times):
             raise LabError("The point at {at} has a time or an amount that no machine can have.", at=at)
     places = [_at(point) for point in record.points]
     if not isinstance(record, LeversRecord) and len(set(places)) < len(places):
         raise LabError("The experiment has several points at the same place; each place is measured once.")
     if isinstance(record, ShapeRecord):
         _check_counts(record)
+    if isinstance(record, LeversRecord):
+        levers.check(record)
+
+
+def _computed_in(record: AnyRecord) -> str:
+    """What was computed in, as ceilings name it."""
+    if isinstance(record, ShapeRecord):
+        return record.dtype
+    model = record.model if isinstance(record, SweepRecord | LookupRecord) else None
+    return DTYPES.get((model.dtype if model else getattr(record.request, "dtype", None)) or "", "fp32")
 
 
 def _at(point: Timed) -> int:

@@ -37,7 +37,7 @@ class ExperimentRow(BaseModel):
             state=record.state,
             model=request.model,
             what=_what(record),
-            format=request.weights if isinstance(request, ShapeRequest) else getattr(request, "dtype", None) or "",
+            format=getattr(request, "weights", None) or getattr(request, "dtype", None) or "",
             belongs_to=getattr(request, "forecast", "") or getattr(request, "run", ""),
             device=record.device.name if record.device else None,
             points=sum(1 for point in record.points if point.time_ns is not None),

@@ -1,5 +1,5 @@
-"""What every record from a file is checked for, whatever it records: JSON of this schema with finite numbers, and a
-date that can be. Knows nothing of runs or experiments.
+"""What every record from a file is checked for, whatever it records: JSON of this schema with finite numbers, a date
+that can be, and ceilings that could have been measured. Knows nothing of runs or experiments.
 """
 
 from __future__ import annotations
@@ -7,14 +7,18 @@ from __future__ import annotations
 import json
 import math
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any, NoReturn
 
 from pydantic import BaseModel
 
+from engine.ceilings import Ceilings
 from engine.errors import LabError
 from engine.record import SCHEMA, now
 
 AHEAD = timedelta(days=1)
+MOST_SPREAD = 1e6
+MOST_PER_S = 1e21
 
 
 def document(content: bytes) -> dict[str, Any]:
@@ -57,6 +61,25 @@ def check_moment(text: str) -> None:
     # Clocks differ; but what comes from the future would head every list for ever.
     if moment > datetime.now(UTC) + AHEAD:
         raise LabError("The record was made at {moment}, which is still to come; check its date.", moment=text)
+
+
+def check_ceilings(ceilings: Ceilings | None) -> None:
+    """Raise LabError unless a record can be compared with the ceilings it brought, if it brought any."""
+    if ceilings is None:
+        return
+    sizes = [point.working_set_bytes for point in ceilings.bandwidth]
+    if not sizes:
+        raise LabError("The record's ceilings hold no read bandwidth, so that nothing can be compared with them.")
+    timed = [*ceilings.bandwidth, *ceilings.linear, *ceilings.small_ops]
+    spreads = [ceilings.peak_spread, ceilings.launch_spread, *(point.spread for point in timed)]
+    rates = [*ceilings.peak_flops_per_s.values(), *(point.bytes_per_s for point in ceilings.bandwidth)]
+    is_growing = sizes[0] >= 1 and all(low < high for low, high in pairwise(sizes))
+    if not is_growing or not all(0 <= each <= MOST_SPREAD for each in spreads) or not all(map(_is_rate, rates)):
+        raise LabError("The record's ceilings hold a size, a rate or a spread that no machine can have.")
+
+
+def _is_rate(per_s: float) -> bool:
+    return 0 < per_s < MOST_PER_S
 
 
 def _refuse_number(text: str) -> NoReturn:

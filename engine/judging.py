@@ -5,7 +5,8 @@ Pure arithmetic over the record; no torch, no clock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from engine.ceilings import Ceilings
@@ -24,6 +25,10 @@ it may move over the minute of measuring them, which moved it by 0.24 on a machi
 OTHER_CORES = 0.35
 """Cores' worth of others' work, on average, from which a measurement counts as disturbed. A browser that shows the run
 on the same machine takes about 0.1; one busy program takes 1."""
+
+UNSTEADY = 0.5
+"""Relative spread from which a figure is called unsteady: the middle half of its samples then lies over as wide a range
+as the median is large. Left alone, the same figures spread by 0.01 to 0.1."""
 
 Disturbance = Literal["busy", "moved", "off", "others"]
 """The machine was busy when it was measured; the probe moved over the run; it was not where it was when the ceilings
@@ -46,32 +51,61 @@ def compute_ns(step: Step, ceilings: Ceilings, dtype: str) -> float:
     return step.flops / peak * 1e9 if peak else 0.0
 
 
-def flags(step: Step, ceilings: Ceilings, dtype: str) -> list[Flag]:
-    """What is impossible about a step: below the measured roof beyond its own spread, below the datasheet at all.
+def flags(step: Step, ceilings: Ceilings | None, dtype: str) -> list[Flag]:
+    """What is impossible about a step, from its own FLOPs and bytes; without ceilings, from the line drawn over it.
 
     Args:
         dtype: what it was computed in, as ceilings name it: "fp32", "bf16".
     """
-    found: list[Flag] = []
-    moved_ns, computed_ns = memory_ns(step, ceilings), compute_ns(step, ceilings, dtype)
-    if computed_ns > moved_ns:
-        spread = ceilings.peak_spread
-    else:
-        spread = ceilings.bandwidth_spread_at(step.working_set_bytes or step.bytes.total)
     lines = step.predicted_ns
+    if ceilings is None:
+        return impossible(step.time_ns, LeastTime(lines.measured_roof, 0.0), lines.datasheet)
+    roof = roof_of(ceilings, dtype, step.flops, step.bytes.total, step.working_set_bytes)
     # A mixture's lines expect a number of experts; where the router chose fewer, less had to be read.
-    share = min(1.0, max(moved_ns, computed_ns) / lines.measured_roof)
-    if step.time_ns < lines.measured_roof * share * (1 - spread):
+    share = min(1.0, roof.time_ns / lines.measured_roof)
+    return impossible(step.time_ns, roof, None if lines.datasheet is None else lines.datasheet * share)
+
+
+@dataclass(frozen=True, slots=True)
+class LeastTime:
+    """No step of these FLOPs and bytes takes less, by ceilings that were measured with this relative spread."""
+
+    time_ns: float
+    spread: float
+
+
+def roof_of(
+    ceilings: Ceilings, dtype: str, flops: float, moved_bytes: float, working_set_bytes: float = 0
+) -> LeastTime:
+    """The roof over a step, or a product of one matrix, and the spread of the ceiling that makes it.
+
+    Args:
+        dtype: what is computed in, as ceilings name it.
+        working_set_bytes: what is read over and over, which says at what rate; 0 takes what is moved.
+    """
+    working_set_bytes = working_set_bytes or moved_bytes
+    peak = ceilings.peak_flops_per_s.get(dtype)
+    computed_ns = flops / peak * 1e9 if peak else 0.0
+    moved_ns = moved_bytes / ceilings.bandwidth_at(working_set_bytes) * 1e9
+    if computed_ns > moved_ns:
+        return LeastTime(computed_ns, ceilings.peak_spread)
+    return LeastTime(moved_ns, ceilings.bandwidth_spread_at(working_set_bytes))
+
+
+def impossible(time_ns: float, roof: LeastTime, datasheet_ns: float | None) -> list[Flag]:
+    """Below the measured roof beyond its own spread, below the datasheet at all."""
+    found: list[Flag] = []
+    if time_ns < roof.time_ns * (1 - roof.spread):
         found.append("beats_roof")
-    if lines.datasheet is not None and step.time_ns < lines.datasheet * share:
+    if datasheet_ns is not None and time_ns < datasheet_ns:
         found.append("beats_datasheet")
     return found
 
 
-def run_flags(steps: Sequence[Step], probe: Probe | None, ceilings: Ceilings) -> list[Flag]:
+def run_flags(steps: Sequence[Step], probe: Probe | None, ceilings: Ceilings | None) -> list[Flag]:
     """Every flag of the run: its steps' own, and `disturbed` when the control probe did not stay where it was."""
     found = {flag for step in steps for flag in step.flags}
-    if disturbed_by(probe, ceilings):
+    if ceilings is not None and disturbed_by(probe, ceilings):
         found.add("disturbed")
     known: tuple[Flag, ...] = ("beats_roof", "beats_datasheet", "disturbed")
     return [flag for flag in known if flag in found]
@@ -104,3 +138,14 @@ def probe_off(probe: Probe, ceilings: Ceilings) -> float:
 def probe_moved(before_ns: int, after_ns: int) -> float:
     """How much slower (or faster, negative) the fixed probe was after than before."""
     return after_ns / before_ns - 1 if before_ns else 0.0
+
+
+def unsteady(spreads: Iterable[float]) -> float | None:
+    """The largest of these relative spreads, if it is so large that the figures say little; else None."""
+    largest = max(spreads, default=0.0)
+    return largest if largest >= UNSTEADY else None
+
+
+def ceilings_spreads(ceilings: Ceilings) -> list[float]:
+    """The spread of each ceiling that a roof or a launch rests on."""
+    return [*(point.spread for point in ceilings.bandwidth), ceilings.peak_spread, ceilings.launch_spread]

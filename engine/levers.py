@@ -5,6 +5,7 @@ A forecast is a record of its own: it is stored first, and a run that pulls a le
 
 from __future__ import annotations
 
+import math
 import statistics
 from typing import Any, Literal
 
@@ -14,8 +15,9 @@ from engine import __version__, catalogue, hardware, ledger, lookup, request, ro
 from engine.ceilings import Ceilings
 from engine.errors import N_, LabError, Sentence
 from engine.expected import Predictor, predictor
-from engine.experiment import Experiment, Part, Timed
+from engine.experiment import MOST, Experiment, Part, Timed
 from engine.ledger import Formats
+from engine.lookup import MOST_DRAFTS
 from engine.predict import roof_of
 from engine.random_shapes import PREFIX
 from engine.random_shapes import read as read_random
@@ -32,13 +34,15 @@ DENSE, MIXTURE, HYBRID = "Qwen/Qwen3-32B", "Qwen/Qwen3-30B-A3B", "Qwen/Qwen3.8-2
 LONG_CONTEXT, MANY = 32_768, 8
 
 Kind = Literal["weights", "kv", "batch", "context", "lookup", "device", "mixture", "hybrid"]
+PULLED: tuple[Kind, ...] = ("weights", "kv", "batch", "context", "lookup")
+"""Those that change the run itself: their gain is over the run's own prediction."""
 
 
 class Foretold(Part):
     """A decode step and the tokens a second of all sequences, predicted."""
 
-    step_ns: float = Field(gt=0)
-    tokens_per_s: float = Field(gt=0)
+    step_ns: float = Field(gt=0, lt=MOST)
+    tokens_per_s: float = Field(gt=0, lt=MOST)
 
 
 class Lever(Part):
@@ -52,11 +56,11 @@ class Lever(Part):
     what: Sentence
     rests_on: Sentence
     predicted: Foretold
-    gain: float = Field(gt=0)
+    gain: float = Field(gt=0, lt=MOST)
     request: RunRequest | None = None
-    drafts: int = 0
-    foretold_passes: int | None = None
-    foretold_acceptance: float | None = None
+    drafts: int = Field(default=0, ge=0, le=MOST_DRAFTS)
+    foretold_passes: int | None = Field(default=None, ge=1, le=MOST)
+    foretold_acceptance: float | None = Field(default=None, ge=0, le=1)
 
 
 class LeversRequest(Part):
@@ -274,8 +278,7 @@ def check_ns(lines: Predictor, rows: int, context: int) -> float:
 
 def _lookup(base: _Base) -> list[Lever]:
     run = base.run
-    one_format = base.weights == base.plain
-    if run.request.temperature > 0 or base.batch > 1 or len(run.output.token_ids) < 3 or not one_format:
+    if run.request.temperature > 0 or base.batch > 1 or len(run.output.token_ids) < 3 or base.kv != base.plain:
         return []
     checks = lookup.foretell(base.prompt_ids, run.output.token_ids, DRAFTS)
     lines = base.lines()
@@ -374,6 +377,24 @@ def _others(base: _Base) -> list[Lever]:
             N_("Three layers in four keep a state that does not grow with the context."),
         ),
     ]  # fmt: skip
+
+
+def check(record: LeversRecord) -> None:
+    """Raise LabError for the first thing in a forecast from a file that no forecast says."""
+    names = [lever.name for lever in record.levers]
+    if len(set(names)) < len(names):
+        raise LabError("The forecast names a lever twice; each is predicted once.")
+    for lever in record.levers:
+        gain = lever.predicted.tokens_per_s / record.base.tokens_per_s
+        if lever.kind in PULLED and not math.isclose(lever.gain, gain, rel_tol=0.01):
+            raise LabError(
+                "The forecast says that {name} gives {said:.2f} times the tokens; its own figures give {right:.2f}.",
+                name=lever.name[:40],
+                said=lever.gain,
+                right=gain,
+            )
+        if lever.request is not None:
+            request.check(lever.request)
 
 
 # ---- what became of it ---------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+MOST_DRAFTS = 15
 LONGEST, SHORTEST = 3, 1
 """Tokens that have to be the same for a place to count; the longest match is looked for first."""
 

@@ -9,35 +9,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from engine import checkpoint, hardware, ledger, lookup, lookups, request, shapes
-from engine import device as devices
+from engine import ledger, lookup, lookups, request
 from engine import tokenizer as tokenizers
 from engine.checkpoint import Source
-from engine.clock import clock_for
 from engine.errors import LabError, Sentence
-from engine.expected import Predictor, predictor
-from engine.experiment import Predicted, Timed, flags
-from engine.experiment_job import MEASURING, ExperimentInProgress
+from engine.expected import Predictor
+from engine.experiment import Predicted, Timed
+from engine.experiment_job import MEASURING
 from engine.experiment_record import AnyRecord
 from engine.generate import generate, warm_up
 from engine.levers import check_ns
 from engine.lookup import Check
 from engine.lookups import LookupPoint, LookupRecord, LookupRequest
-from engine.measure import Stopped, summarise
+from engine.measure import Stopped
 from engine.model.decoder import Decoder
-from engine.model_facts import model_facts
-from engine.record import FinalState, ModelFacts
-from engine.request import DTYPES
+from engine.model_job import WithModel
+from engine.record import FinalState
 from engine.speculation import require, speculate
 
 ROUNDS = 2
 
 
-class LookupInProgress(ExperimentInProgress):
+class LookupInProgress(WithModel):
     """Both ways of writing, as far as they came."""
 
-    _facts: ModelFacts | None = None
-    _dtype = "float32"
     _model: Decoder
 
     def __init__(self, *arguments: Any) -> None:
@@ -58,40 +53,29 @@ class LookupInProgress(ExperimentInProgress):
     def _prepare(self) -> list[Timed]:
         asked = self._asked
         lookups.check(asked)
-        self._device = devices.choose(asked.device)
-        tell = self._teller.progress("fetching")
-        source = checkpoint.ensure(asked.model, tell, allow_paths=self._job.allow_paths)
-        self._dtype = request.choose_dtype(lookups.as_run(asked), source.spec.dtype)
-        format_ = DTYPES[self._dtype]
+        source = self._bring(lookups.as_run(asked))
         tokenizer = tokenizers.load(source)
         self._ids = tokenizer.encode_prompt(asked.prompt, chat=asked.chat)[1]
         request.check_fits(len(self._ids), source.spec.max_position)
         self._stops = tokenizer.eos_ids
-        self._check_memory(source, format_)
-        self._teller.state("loading")
-        self._model = require(self._bench.model(source, self._device, self._dtype))
-        self._facts = model_facts(source, self._dtype, ledger.Formats(weights=format_, kv=format_))
-        self._ceilings = self._bench.ceilings(self._device, source.spec, format_, self._job.ceilings, self._teller)
-        self._clock = clock_for(self._device)
+        self._check_memory(source)
+        self._model = require(self._load(source))
         self._teller.state("warming_up")
         for _ in warm_up(self._model, self._ids, max_new_tokens=asked.max_new_tokens, clock=self._clock):
             pass
         self._write_greedily()
         self._text = tokenizer.decode(self._answer)
-        self._points = self._predict(source, format_)
+        self._points = self._predict(source)
         return list(self._points)
 
-    def _check_memory(self, source: Source, format_: str) -> None:
-        assert self._device is not None
+    def _check_memory(self, source: Source) -> None:
         positions = min(len(self._ids) + self._asked.max_new_tokens + self._asked.drafts, source.spec.max_position)
-        held = ledger.resident(source.spec, max_tokens=positions, formats=ledger.Formats(weights=format_, kv=format_))
-        request.check_memory(int(held.total), self._bench.room_bytes(source, self._device, self._dtype))
+        held = ledger.resident(source.spec, max_tokens=positions, formats=self._formats)
+        request.check_memory(int(held.total), self._room_bytes(source))
 
-    def _predict(self, source: Source, format_: str) -> list[LookupPoint]:
+    def _predict(self, source: Source) -> list[LookupPoint]:
         """Every check, from the answer that greedy wrote."""
-        assert self._ceilings is not None
-        formats = ledger.Formats(weights=format_, kv=format_)
-        lines = predictor(source.spec, self._ceilings, hardware.of(self._ceilings.device), formats)
+        lines = self._lines(source)
         checks = lookup.foretell(self._ids, self._answer, self._asked.drafts)
         if not checks:
             raise LabError("The answer is a single token, so there is nothing to draft; choose another prompt.")
@@ -137,21 +121,12 @@ class LookupInProgress(ExperimentInProgress):
         for number, each in enumerate(passes, start=-1):
             written += each.token_ids
             if 0 <= number < len(self._points):
-                self._keep(number, float(each.time_ns), each.again)
+                self._points[number].again = each.again
+                self._keep(self._points[number], number, float(each.time_ns))
         if self._teller.cancelled():
             raise Stopped
         self._written = written
         self._same = written == self._answer and self._same is not False
-
-    def _keep(self, number: int, time_ns: float, again: int) -> None:
-        assert self._ceilings is not None
-        point, samples = self._points[number], self._samples.setdefault(number, [])
-        samples.append(time_ns)
-        timing = summarise(samples)
-        point.time_ns, point.spread, point.samples, point.again = timing.time_ns, timing.spread, len(samples), again
-        spread = shapes.spread_of(self._ceilings, DTYPES[self._dtype], point.flops, point.moved_bytes)
-        point.flags = flags(timing.time_ns, point.predicted_ns, spread)
-        self._say()
 
     def _record(self, state: FinalState | str, error: Sentence | None) -> AnyRecord:
         values = self.common(state, error) | {"request": self._asked, "model": self._facts, "points": self._points}
@@ -172,6 +147,7 @@ def _point(check: Check, lines: Predictor) -> LookupPoint:
         context=check.context,
         flops=step.flops * check.rows,
         moved_bytes=step.bytes.total + further,
+        working_set_bytes=step.working_set_bytes,
         predicted_ns=Predicted(
             datasheet=None,
             measured_roof=max(decode.memory_ns * ratio, decode.compute_ns * check.rows),

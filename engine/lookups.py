@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from engine import lookup, request
 from engine.errors import LabError
-from engine.experiment import Experiment, Part, Timed
-from engine.lookup import Check
+from engine.experiment import MOST, Experiment, Part, Timed
+from engine.lookup import MOST_DRAFTS, Check
 from engine.record import ModelFacts, RunRequest
-
-MOST_DRAFTS = 15
 
 
 class LookupRequest(Part):
-    """What is asked. forecast: the id of the forecast this answers, if any."""
+    """What is asked. forecast: the id of the forecast this answers, if any. dtype, weights: as a run has them."""
 
     kind: Literal["lookup"] = "lookup"
     model: str
@@ -27,6 +25,7 @@ class LookupRequest(Part):
     max_new_tokens: int = 64
     drafts: int = 5
     dtype: str | None = None
+    weights: str | None = None
     device: str | None = None
     forecast: str = ""
 
@@ -57,8 +56,8 @@ class LookupRecord(Experiment):
     token_ids: list[int] = Field(default_factory=list)
     text: str = ""
     same_as_greedy: bool | None = None
-    greedy_ns: list[float] = Field(default_factory=list)
-    greedy_expected_ns: float | None = None
+    greedy_ns: list[Annotated[float, Field(gt=0, lt=MOST)]] = Field(default_factory=list)
+    greedy_expected_ns: float | None = Field(default=None, gt=0, lt=MOST)
     points: list[LookupPoint] = Field(default_factory=list)
 
     @property
@@ -110,6 +109,7 @@ def as_run(asked: LookupRequest) -> RunRequest:
         chat=asked.chat,
         max_new_tokens=asked.max_new_tokens,
         dtype=asked.dtype,
+        weights=asked.weights,
         device=asked.device,
     )
 
@@ -123,6 +123,7 @@ def of_run(run: RunRequest, *, drafts: int, forecast: str = "") -> LookupRequest
         max_new_tokens=run.max_new_tokens,
         drafts=drafts,
         dtype=run.dtype,
+        weights=run.weights,
         device=run.device,
         forecast=forecast,
     )

@@ -5,16 +5,16 @@ As a checkpoint stores them (q, k and v apart) and as this engine multiplies the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from engine import hardware, shapes
+from engine import hardware
 from engine.ceilings import Ceilings
 from engine.errors import LabError
 from engine.experiment import Predicted
 from engine.hardware_device import Device
+from engine.judging import roof_of
 from engine.ledger import PLAIN_BYTES, WEIGHT_LAYOUTS
 from engine.roofline import Roof
 from engine.shapes import ShapePoint, ShapeRequest
@@ -152,10 +152,11 @@ def predict(matrix: Matrix, weights: str, rows: Iterable[int], ceilings: Ceiling
 
 
 def roof_ns(matrix: Matrix, weights: str, rows: int, ceilings: Ceilings) -> float:
-    """The larger of reading and computing at this machine's ceilings, in nanoseconds."""
-    moved, peak = matrix.moved_bytes(rows, weights), ceilings.peak_flops_per_s.get(FORMATS[weights])
-    # A format whose rate was not measured is held to its bytes alone.
-    return Roof(peak or math.inf, ceilings.bandwidth_at(moved)).least_ns(matrix.flops(rows), moved)
+    """The larger of reading and computing at this machine's ceilings, in nanoseconds.
+
+    A format whose rate was not measured is held to its bytes alone.
+    """
+    return roof_of(ceilings, FORMATS[weights], matrix.flops(rows), matrix.moved_bytes(rows, weights)).time_ns
 
 
 def _point(matrix: Matrix, weights: str, rows: int, ceilings: Ceilings, device: Device | None) -> ShapePoint:
@@ -168,11 +169,6 @@ def _point(matrix: Matrix, weights: str, rows: int, ceilings: Ceilings, device: 
         moved_bytes=moved,
         predicted_ns=Predicted(datasheet=datasheet, measured_roof=roof_ns(matrix, weights, rows, ceilings)),
     )
-
-
-def spread_at(matrix: Matrix, weights: str, rows: int, ceilings: Ceilings) -> float:
-    """The spread of the ceiling that makes the roof at so many rows."""
-    return shapes.spread_of(ceilings, FORMATS[weights], matrix.flops(rows), matrix.moved_bytes(rows, weights))
 
 
 def _stored(weight: Weight, count: int) -> Matrix:

@@ -14,9 +14,12 @@ import math
 from pydantic import ValidationError
 
 from engine.errors import LabError
-from engine.imported import check_moment, document
+from engine.imported import check_ceilings, check_moment, document
+from engine.judging import flags, probe_moved, run_flags
 from engine.record import Run, Step, now
+from engine.request import DTYPES
 from engine.summary import decode_tokens_per_s, median_tpot_ms, ttft_ms
+from engine.verdict import verdict
 
 MAX_FILE_BYTES = 50_000_000
 SUMMARY_TOLERANCE = 0.01  # other versions may interpolate percentiles otherwise; a forged figure is off by more
@@ -34,16 +37,40 @@ def read_run(content: bytes) -> Run:
             size=f"{len(content) / 1e6:.0f}",
             limit=f"{MAX_FILE_BYTES / 1e6:.0f}",
         )
+    found = document(content)
+    if "kind" in found and "steps" not in found:
+        raise LabError(
+            "The file holds an experiment, not a run: open it on Shapes or Live sweeps, or with `runs import`."
+        )
     try:
-        run = Run.model_validate({**document(content), "imported_at": now()})
+        run = Run.model_validate({**found, "imported_at": now()})
     except ValidationError as error:
         raise _explain(error) from error
     check_moment(run.created_at)
     _check_steps(run)
     _check_summary(run)
-    if run.ceilings is not None and not run.ceilings.bandwidth:
-        raise LabError("The run's ceilings hold no read bandwidth, so that nothing can be compared with them.")
+    check_ceilings(run.ceilings)
+    _judge(run)
     return run
+
+
+def _judge(run: Run) -> None:
+    """What is impossible or disturbed, from the record's own numbers: a file that says less is not believed."""
+    dtype = DTYPES.get((run.model.dtype if run.model else run.request.dtype) or "", "fp32")
+    probe = run.probe
+    if probe is not None:
+        probe = probe.model_copy(update={"moved": probe_moved(probe.before_ns, probe.after_ns)})
+    for step in (*run.warm_up_steps, *run.steps):
+        step.flags = flags(step, run.ceilings, dtype)
+    found = run_flags(run.steps, probe, run.ceilings)
+    if run.summary is None or set(found) == set(run.summary.flags):
+        return
+    run.summary.flags = found
+    if run.ceilings is not None:
+        run.summary.verdict_sentences = verdict(
+            run.steps, batch=run.request.batch, dtype=dtype, ceilings=run.ceilings, probe=probe
+        )
+        run.summary.verdict = " ".join(map(str, run.summary.verdict_sentences))
 
 
 def _explain(error: ValidationError) -> LabError:

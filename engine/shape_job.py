@@ -74,10 +74,9 @@ class ShapeInProgress(PointByPoint):
             call()  # what the other points pushed out of the caches comes back untimed
         return self._elapsed.time(calls)[1] / times
 
-    def _spread(self, number: int) -> float:
-        assert self._matrix is not None
-        assert self._ceilings is not None
-        return matrices.spread_at(self._matrix, self._asked.weights, self._points[number].rows, self._ceilings)
+    @property
+    def _computed_in(self) -> str:
+        return FORMATS[self._asked.weights]
 
     def _record(self, state: FinalState | str, error: Sentence | None) -> AnyRecord:
         values = self.common(state, error) | {"request": self._asked}

@@ -14,8 +14,7 @@ from typing import Literal
 from pydantic import Field
 
 from engine import ridge
-from engine.ceilings import Ceilings
-from engine.errors import LabError
+from engine.errors import N_, LabError, Sentence
 from engine.experiment import MOST, Experiment, Part, Timed
 
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
@@ -118,6 +117,26 @@ def knee_rows(points: Sequence[ShapePoint]) -> float | None:
     return flat / a_row
 
 
+def missing(points: Sequence[ShapePoint]) -> list[Sentence]:
+    """What would have to be measured where `flat_until` or `knee_rows` has no answer; empty before any point was."""
+    measured = curve(points)
+    if not measured:
+        return []
+    if measured[0][0] != 1:
+        return [Sentence(template=N_("A single row was not measured, so there is nothing to compare with."))]
+    found, most = [], measured[-1][0]
+    if flat_until(points) is None:
+        no_end = N_("Up to {rows} rows there is no end of the flat start: ask for more rows.")
+        found.append(Sentence(template=no_end, params={"rows": most}))
+    if knee_rows(points) is None:
+        too_few, no_slope = (
+            N_("A knee takes at least three numbers of rows."),
+            N_("Up to {rows} rows the time has not doubled, so there is no slope yet: ask for more rows."),
+        )
+        found.append(Sentence(template=too_few if len(measured) < 3 else no_slope, params={"rows": most}))
+    return found
+
+
 def ridge_rows(record: ShapeRecord) -> float | None:
     """Where the predicted roof turns: the ridge in rows by this machine's ceilings at this matrix's size."""
     if record.ceilings is None or not record.weight_bytes:
@@ -127,11 +146,3 @@ def ridge_rows(record: ShapeRecord) -> float | None:
         return None
     bandwidth = record.ceilings.bandwidth_at(record.weight_bytes)
     return ridge.rows_at_ridge(peak, bandwidth, record.weight_bytes / (record.k * record.n))
-
-
-def spread_of(ceilings: Ceilings, dtype: str, flops: float, moved_bytes: float) -> float:
-    """The spread of the ceiling that makes the roof of these FLOPs and bytes."""
-    peak = ceilings.peak_flops_per_s.get(dtype)
-    computed = flops / peak if peak else 0.0
-    read = moved_bytes / ceilings.bandwidth_at(moved_bytes)
-    return ceilings.peak_spread if computed > read else ceilings.bandwidth_spread_at(moved_bytes)

@@ -13,21 +13,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine import checkpoint, hardware, ledger, random_shapes, request, shapes, sweeps
-from engine import device as devices
+from engine import ledger, random_shapes, request, sweeps
 from engine.cache import KVCache
 from engine.checkpoint import Source
-from engine.clock import clock_for
 from engine.errors import N_, LabError, Sentence
-from engine.expected import Prediction, predictor
+from engine.expected import Prediction
 from engine.experiment import Predicted, Timed
 from engine.experiment_job import PointByPoint
 from engine.experiment_record import AnyRecord
 from engine.hybrid_cache import State
 from engine.model import Model
-from engine.model_facts import model_facts
-from engine.record import FinalState, ModelFacts, RunRequest, StepBytes
-from engine.request import DTYPES
+from engine.model_job import WithModel
+from engine.record import FinalState, StepBytes
 from engine.spec import Spec
 from engine.sweeps import SweepPoint, SweepRecord, SweepRequest
 
@@ -36,11 +33,9 @@ DECODES = 3
 FILLING = 0.01
 
 
-class SweepInProgress(PointByPoint):
+class SweepInProgress(WithModel, PointByPoint):
     """One sweep and its points so far."""
 
-    _facts: ModelFacts | None = None
-    _dtype = "float32"
     _points: list[SweepPoint]
     _model: Model
     _ids: Tensor
@@ -56,23 +51,13 @@ class SweepInProgress(PointByPoint):
         asked = self._asked
         sweeps.check(asked)
         self._points = []
-        self._device = devices.choose(asked.device)
-        tell = self._teller.progress("fetching")
-        source = checkpoint.ensure(asked.model, tell, allow_paths=self._job.allow_paths)
-        self._dtype = request.choose_dtype(
-            RunRequest(model=asked.model, prompt="-", dtype=asked.dtype), source.spec.dtype
-        )
-        format_ = DTYPES[self._dtype]
-        cases = self._what_fits(source, self._cases(source.spec), format_)
-        self._teller.state("loading")
-        self._model = self._bench.model(source, self._device, self._dtype)
-        self._facts = model_facts(source, self._dtype, ledger.Formats(weights=format_, kv=format_))
-        self._ceilings = self._bench.ceilings(self._device, source.spec, format_, self._job.ceilings, self._teller)
-        self._points = self._predict(source.spec, cases, format_)
+        source = self._bring(sweeps.as_run(asked))
+        cases = self._what_fits(source, self._cases(source.spec))
+        self._model = self._load(source)
+        self._points = self._predict(source, cases)
         generator = torch.Generator().manual_seed(0)
         most = max(point.tokens * point.batch for point in self._points)
         self._ids = torch.randint(source.spec.vocab_size, (most,), generator=generator).to(self._device)
-        self._clock = clock_for(self._device)
         self._warm: set[int] = set()
         return list(self._points)
 
@@ -98,17 +83,15 @@ class SweepInProgress(PointByPoint):
             self._notes.append(Sentence(template=beyond, params=params))
         return inside
 
-    def _what_fits(self, source: Source, cases: list[dict[str, int]], format_: str) -> list[dict[str, int]]:
+    def _what_fits(self, source: Source, cases: list[dict[str, int]]) -> list[dict[str, int]]:
         """The values whose weights and caches fit in memory; refused where not even the smallest does."""
-        assert self._device is not None
-        formats = ledger.Formats(weights=format_, kv=format_)
-        positions = self._positions(cases)
+        positions, formats = self._positions(cases), self._formats
 
         def needs(spec: Spec, case: dict[str, int]) -> int:
             held = ledger.resident(spec, batch=case["batch"], max_tokens=positions, formats=formats).total
             return int(held) + 4 * spec.vocab_size * case["batch"]
 
-        free = self._bench.room_bytes(source, self._device, self._dtype)
+        free = self._room_bytes(source)
         random_shapes.check_fits(source.id, source.spec, lambda spec: needs(spec, cases[0]), free)
         request.check_memory(needs(source.spec, cases[0]), free)
         fitting = [case for case in cases if needs(source.spec, case) <= free]
@@ -124,13 +107,11 @@ class SweepInProgress(PointByPoint):
         """Places of the cache: one size for the whole sweep, so that it is allocated once for each batch."""
         return max(case["context"] for case in cases)
 
-    def _predict(self, spec: Spec, cases: list[dict[str, int]], format_: str) -> list[SweepPoint]:
+    def _predict(self, source: Source, cases: list[dict[str, int]]) -> list[SweepPoint]:
         """Every point's bytes, FLOPs and lines, now."""
-        assert self._ceilings is not None
-        device, formats = hardware.of(self._ceilings.device), ledger.Formats(weights=format_, kv=format_)
         points = []
         for case in cases:
-            lines = predictor(spec, self._ceilings, device, formats, case["batch"])
+            lines = self._lines(source, case["batch"])
             prefill = self._asked.axis == "prompt"
             predicted = lines.prefill(case["tokens"]) if prefill else lines.decode(case["context"])
             points.append(_point(case, "prefill" if prefill else "decode", predicted))
@@ -172,11 +153,6 @@ class SweepInProgress(PointByPoint):
 
     def _positions_of_sweep(self) -> int:
         return max(point.context for point in self._points)
-
-    def _spread(self, number: int) -> float:
-        assert self._ceilings is not None
-        point = self._points[number]
-        return shapes.spread_of(self._ceilings, DTYPES[self._dtype], point.flops, point.working_set_bytes)
 
     def _record(self, state: FinalState | str, error: Sentence | None) -> AnyRecord:
         points = getattr(self, "_points", [])

@@ -9,8 +9,9 @@ from pydantic import Field
 from engine.errors import N_, LabError
 from engine.experiment import MOST, Experiment, Part, Timed
 from engine.measured_points import MeasuredPoint
-from engine.record import ModelFacts, Phase, StepBytes
-from engine.request import DTYPES, MAX_BATCH, MAX_MODEL_CHARACTERS
+from engine.record import ModelFacts, Phase, RunRequest, StepBytes
+from engine.request import MAX_BATCH
+from engine.request import check as check_run
 
 Axis = Literal["batch", "prompt", "context"]
 MOST_VALUES = 32
@@ -42,6 +43,7 @@ class SweepRequest(Part):
 
     batch: decode steps of as many sequences as each value says, attending `context` positions.
     prompt: prefills of one prompt of that length. context: decode steps of `batch` sequences attending that many.
+    dtype, weights: what is computed in and what matrices are held in, as a run has them.
     """
 
     kind: Literal["sweep"] = "sweep"
@@ -51,6 +53,7 @@ class SweepRequest(Part):
     context: int = 128
     batch: int = 1
     dtype: str | None = None
+    weights: str | None = None
     device: str | None = None
 
 
@@ -63,7 +66,6 @@ class SweepPoint(Timed):
     tokens: int = Field(ge=1, le=MOST)
     context: int = Field(ge=1, le=MOST)
     bytes: StepBytes
-    working_set_bytes: int = Field(ge=0, le=MOST)
     kv_held_bytes: float = Field(default=0.0, ge=0, le=MOST)
 
 
@@ -84,20 +86,18 @@ def check(request: SweepRequest) -> None:
         raise LabError(
             "{count} values were asked for; at most {most} are measured.", count=len(request.values), most=MOST_VALUES
         )
-    if len(request.model) > MAX_MODEL_CHARACTERS:
-        raise LabError(
-            "The name of the model is {count} characters long; choose one of those listed.", count=len(request.model)
-        )
     for value in request.values:
         _whole(request.axis, value)
     _whole("context", request.context)
     _whole("batch", request.batch)
-    if request.dtype is not None and request.dtype not in DTYPES:
-        raise LabError(
-            "{dtype} is not a type this engine computes in; choose one of {known}.",
-            dtype=request.dtype[:40],
-            known=", ".join(DTYPES),
-        )
+    check_run(as_run(request))
+
+
+def as_run(request: SweepRequest) -> RunRequest:
+    """The same model in the same formats, as a run asks for them; its prompt says nothing."""
+    return RunRequest(
+        model=request.model, prompt="-", dtype=request.dtype, weights=request.weights, device=request.device
+    )
 
 
 def _whole(axis: Axis, value: int) -> None:

@@ -9,8 +9,8 @@ from engine.commands._output import ProgressBar, print_table
 from engine.commands.measure import OWNER, broker_at_work
 from engine.errors import LabError
 from engine.experiment import Timed
-from engine.experiment_record import AnyRecord, AnyRequest, to_csv
-from engine.shapes import ROWS, ShapePoint, ShapeRecord, ShapeRequest, flat_until, knee_rows, ridge_rows
+from engine.experiment_record import AnyRecord, AnyRequest, asked, measured, to_csv
+from engine.shapes import ROWS, ShapePoint, ShapeRecord, ShapeRequest, flat_until, knee_rows, missing, ridge_rows
 from engine.sweeps import FIRST, SweepPoint, SweepRequest, up_to
 
 
@@ -35,6 +35,7 @@ def sweep(arguments: argparse.Namespace) -> int:
         context=arguments.context,
         batch=arguments.batch,
         dtype=arguments.dtype,
+        weights=arguments.weights,
         device=arguments.device,
     )
     return _measure(request, "json" if arguments.json else arguments.format)
@@ -74,9 +75,11 @@ def _exit_code(record: AnyRecord) -> int:
         return 0
     if record.error is not None:
         raise LabError.from_sentence(record.error)
-    measured = sum(1 for point in record.points if point.time_ns is not None)
     raise LabError(
-        "The experiment was cancelled after {points} points; they are kept as {id}.", points=measured, id=record.id
+        "The experiment was cancelled after {measured} of {asked} points; they are kept as {id}.",
+        measured=measured(record),
+        asked=asked(record),
+        id=record.id,
     )
 
 
@@ -88,8 +91,11 @@ def _print(record: AnyRecord) -> None:
     for note in record.notes:
         print(f"note: {note}")
     if isinstance(record, ShapeRecord):
-        turns = {"flat until": flat_until(record.points), "knee": knee_rows(record.points), "ridge": ridge_rows(record)}
+        points = record.points
+        turns = {"flat until": flat_until(points), "knee": knee_rows(points), "ridge": ridge_rows(record)}
         print(", ".join(f"{name} {rows:.1f} rows" for name, rows in turns.items() if rows is not None))
+        for each in missing(points):
+            print(f"note: {each}")
     print(f"experiment {record.id}", file=sys.stderr)
 
 
