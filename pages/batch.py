@@ -11,6 +11,7 @@ from pages._parts import (
     components,
     explained,
     overlay,
+    ridge_words,
     scene,
     scene_controls,
     scene_panel,
@@ -46,10 +47,10 @@ def numbers(asked: Asked, found: growth.Room) -> None:
             ),
             (t("Intensity"), t.number(now["intensity"]), t("FLOP/byte"), t(terms.ARITHMETIC_INTENSITY)),
             (
-                t("A sequence"),
+                t("A sequence holds"),
                 t.size(found.per_request_bytes),
-                t("context {context}", context=t.number(asked.scene.context)),
-                t(terms.KV_CACHE),
+                t("moves {size} a step", size=t.size((now["bytes"]["total"] - now["bytes"]["weights"]) / now["batch"])),
+                f"{t(terms.HELD)} {t(terms.MOVED)}",
             ),
             (
                 t("Held in all"),
@@ -104,8 +105,10 @@ with right:
                 "sequence's own bytes take over. Beyond the red line it does not fit."
             )
         )
+        ridge = asked.roof.ridge_flop_per_byte
+        named = ridge_words.mark(t, ridge, asked.dtype, scene_parts.whose(asked))
         components.figure(
-            batch_charts.intensity(t, grown, found, view.batch, asked.roof, limit), key="intensity_figure"
+            batch_charts.intensity(t, grown, found, view.batch, ridge, limit, ridge_name=named), key="intensity_figure"
         )
         st.caption(
             t(
@@ -114,6 +117,7 @@ with right:
                 "batch makes arithmetic the bound."
             )
         )
+        st.caption(t.paragraph([ridge_words.machine(t, ceilings), ridge_words.why(t)]))
         components.figure(batch_charts.memory(t, grown, found, view.batch), key="memory_figure")
         st.caption(
             t(

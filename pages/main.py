@@ -10,10 +10,12 @@ from pathlib import Path
 import streamlit as st
 
 from pages._lesson import rail
-from pages._parts import session
+from pages._parts import misread, session
+from pages._parts.links import parse_language
 
 HERE = Path(__file__).parent / "_parts"
 
+unknown_language = "lang" in st.query_params and parse_language(st.query_params) is None
 t = session.choose_language()
 st.set_page_config(page_title="Roofline Lab", page_icon=str(HERE / "icon.svg"), layout="wide")
 st.html(HERE / "lab.css")
@@ -40,5 +42,6 @@ page = st.navigation(
 with st.sidebar:
     session.language_switch(t)
     st.caption(t("Generating text is slow because every token reads the whole model. Here you watch it happen."))
+misread.say(t, ["lang"] if unknown_language else [])
 rail.show(t, page.url_path)
 page.run()

@@ -11,6 +11,7 @@ from pages._parts import (
     components,
     explained,
     overlay,
+    ridge_words,
     roofline_chart,
     scene_controls,
     scene_panel,
@@ -63,13 +64,13 @@ def numbers(t: Words, asked: Asked, document: dict[str, Any]) -> None:
             (
                 t("Ridge"),
                 t.number(document["ridge_flop_per_byte"], 0),
-                f"T ≥ {t.number(bound_from)}" if bound_from else t("no prompt reaches it"),
+                f"{asked.dtype}, {f'T ≥ {t.number(bound_from)}' if bound_from else t('no prompt reaches it')}",
                 t(terms.RIDGE),
             ),
             (
                 t("Largest batch"),
                 "–" if capacity["max_batch"] is None else t.number(capacity["max_batch"]),
-                t("{size} each", size=t.size(capacity["per_request_bytes"])),
+                t("each holds {size}", size=t.size(capacity["per_request_bytes"])),
                 t(terms.LARGEST_BATCH),
             ),
         ],
@@ -102,7 +103,13 @@ with right:
         here = here_beside(asked, ceilings)
         components.figure(
             roofline_chart.roofline(
-                t, document, asked.roof, here, overlay.measured(scene.runs), is_here=asked.device.id == "this-machine"
+                t,
+                document,
+                asked.roof,
+                here,
+                overlay.measured(scene.runs),
+                device=scene_parts.whose(asked),
+                dtype=asked.dtype,
             ),
             key="roofline_figure",
         )
@@ -114,8 +121,18 @@ with right:
                 "sequence's own cache and state cost."
             )
         )
-        if ceilings is None:
-            st.caption(t("This machine's own ridge stands beside the card's once it is measured, on *This machine*."))
+        st.caption(
+            t.paragraph(
+                [
+                    ridge_words.machine(t, ceilings),
+                    t(
+                        "On this axis a ridge is in FLOP/byte: with weights of two bytes the same number as in rows, "
+                        "with four bytes half of it."
+                    ),
+                    ridge_words.why(t),
+                ]
+            )
+        )
         components.figure(roofline_chart.bytes_bar(t, document), key="bytes_figure")
         explained.inequality(t, asked, document)
         numbers(t, asked, document)

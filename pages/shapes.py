@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from engine import catalogue, matrices, shapes
+from engine import catalogue, matrices
 from engine.experiment_task import ExperimentView
 from engine.matrices import FORMATS, Matrix
 from engine.shapes import ROWS, ShapeRecord, ShapeRequest
-from pages._parts import experiments, scene_parts, session, shape_view, terms
+from pages._parts import bound, experiments, scene_parts, session, shape_view, terms
 
 MODEL, MATRIX, FORMAT, MOST, DRAWN = "matrix_of", "matrix", "held_in", "rows", "drawn"
 DEFAULTS = {MODEL: ShapeRequest().model, MATRIX: ShapeRequest().matrix, FORMAT: "bf16", MOST: ROWS[-1], DRAWN: 4}
@@ -23,8 +23,6 @@ def changed() -> None:
 
 def seed(view: ExperimentView | None) -> None:
     """A link to a record starts from what was measured."""
-    for name, value in DEFAULTS.items():
-        st.session_state.setdefault(name, value)
     record = view.record if view else None
     if not isinstance(record, ShapeRecord) or st.session_state.get("shape_seeded") == record.id:
         return
@@ -75,10 +73,10 @@ def request() -> ShapeRequest:
 def predicted() -> None:
     """Before anything is measured: the roof of the matrix asked about."""
     ceilings, asked = scene_parts.ceilings(), request()
-    if ceilings is None:
-        st.info(t("This machine has not been measured yet: pressing Measure does that first, in about a minute."))
+    if experiments.not_measured_yet(t) or ceilings is None:
         return
     record = ShapeRecord.model_construct(
+        points=matrices.predict(matrix, asked.weights, asked.rows, ceilings),
         ceilings=ceilings,
         k=matrix.k,
         n=matrix.n,
@@ -88,15 +86,22 @@ def predicted() -> None:
     st.caption(
         t("The roof is a prediction from this machine's ceilings. Press Measure to lay the measurement over it.")
     )
-    points = matrices.predict(matrix, asked.weights, asked.rows, ceilings)
-    shape_view.figures(t, points, shapes.ridge_rows(record), None)
+    shape_view.figures(t, record)
 
 
-def figures(record: ShapeRecord) -> None:
-    """Time and rate, as far as they were measured."""
-    shape_view.figures(t, record.points, shapes.ridge_rows(record), shapes.knee_rows(record.points))
-
-
+for name, value in DEFAULTS.items():
+    st.session_state.setdefault(name, value)
+bound.take(
+    t,
+    "shapes",
+    {
+        MODEL: catalogue.ids,
+        MATRIX: lambda: list(matrices.of(catalogue.load(st.session_state[MODEL]))),
+        FORMAT: lambda: list(FORMATS),
+        MOST: lambda: ROWS[2:],
+        DRAWN: lambda: ROWS[1:],
+    },
+)
 view, _ = experiments.on_show("shape")
 seed(view)
 going = view is not None and not view.ended
@@ -133,7 +138,7 @@ with right:
         ShapeRecord,
         unmeasured=predicted,
         verdict=lambda record: shape_view.verdict(t, record),
-        figures=figures,
+        figures=lambda record: shape_view.figures(t, record),
     )
 st.header(t("The same matrix, read for one row or for many"))
 st.select_slider(t("Rows of the prompt"), ROWS[1:], key=DRAWN, bind="query-params")

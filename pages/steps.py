@@ -8,7 +8,7 @@ from engine.errors import LabError
 from engine.record import Run
 from pages._lesson import mounts
 from pages._lesson.replay_data import replay_data
-from pages._parts import runs, session
+from pages._parts import misread, runs, session
 from pages._parts.links import build_link
 from pages._parts.plain import plain
 
@@ -19,7 +19,9 @@ run_id = st.session_state.get("run_id")
 def first_shown(steps: int) -> int:
     """The step in the address, counted from 1; the first where it makes no sense."""
     asked = st.query_params.get("at", "1")
-    return min(max(int(asked), 1), steps) - 1 if asked.isascii() and asked.isdigit() and len(asked) < 9 else 0
+    at = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 9 else 0
+    misread.say(t, [] if 1 <= at <= steps else ["at"])
+    return min(max(at, 1), steps) - 1
 
 
 def until_it_ends(waited_for: str) -> None:

@@ -7,13 +7,22 @@ import streamlit as st
 from engine import checkpoint
 from engine.experiment_task import ExperimentView
 from engine.sweeps import FIRST, USUAL, Axis, SweepRecord, SweepRequest, up_to
-from pages._parts import experiments, session, sweep_view, terms
-from pages._parts.links import DTYPES
+from pages._parts import bound, experiments, session, sweep_view, terms
+from pages._parts.links import DTYPES, SAME, WEIGHTS, narrower
 from pages._parts.overlay import AXES
 
-MODEL, AXIS, UP_TO, CONTEXT, BATCH, DTYPE = "sweep_model", "axis", "up_to", "at_context", "at_batch", "computed_in"
+MODEL, AXIS, UP_TO, CONTEXT, BATCH = "sweep_model", "axis", "up_to", "at_context", "at_batch"
+DTYPE, MATRICES = "computed_in", "weights_in"
 CONTEXTS, BATCHES = USUAL["context"], USUAL["batch"]
-DEFAULTS = {MODEL: "smollm2-135m", AXIS: "batch", UP_TO: FIRST["batch"], CONTEXT: 128, BATCH: 1, DTYPE: "float32"}
+DEFAULTS = {
+    MODEL: "smollm2-135m",
+    AXIS: "batch",
+    UP_TO: FIRST["batch"],
+    CONTEXT: 128,
+    BATCH: 1,
+    DTYPE: "float32",
+    MATRICES: SAME,
+}
 
 t = session.words()
 
@@ -25,8 +34,6 @@ def changed() -> None:
 
 def seed(view: ExperimentView | None, models: list[str]) -> None:
     """A link to a record starts from what was measured."""
-    for name, value in DEFAULTS.items():
-        st.session_state.setdefault(name, value)
     record = view.record if view else None
     if isinstance(record, SweepRecord) and st.session_state.get("sweep_seeded") != record.id:
         st.session_state["sweep_seeded"] = record.id
@@ -34,6 +41,7 @@ def seed(view: ExperimentView | None, models: list[str]) -> None:
         st.session_state.update(
             {AXIS: asked.axis, UP_TO: max(asked.values, default=1), DTYPE: asked.dtype or "float32"}
         )
+        st.session_state[MATRICES] = asked.weights if asked.weights in WEIGHTS else SAME
         st.session_state.update({MODEL: asked.model, CONTEXT: asked.context, BATCH: asked.batch})
     if st.session_state[MODEL] not in models:
         st.session_state[MODEL] = models[0]
@@ -75,6 +83,15 @@ def controls(models: list[str]) -> None:
         on_change=changed,
         help=t(terms.DTYPE),
     )
+    st.selectbox(
+        t("Weights"),
+        WEIGHTS,
+        key=MATRICES,
+        bind="query-params",
+        on_change=changed,
+        help=t(terms.WEIGHT_FORMAT),
+        format_func=lambda name: t("the same") if name == SAME else name,
+    )
 
 
 def request() -> SweepRequest:
@@ -87,6 +104,7 @@ def request() -> SweepRequest:
         context=state[CONTEXT],
         batch=state[BATCH] if state[AXIS] == "context" else 1,
         dtype=state[DTYPE],
+        weights=narrower(state[DTYPE], state[MATRICES]),
     )
 
 
@@ -97,6 +115,21 @@ def figures(record: SweepRecord) -> None:
 
 
 models = [choice.id for choice in checkpoint.available()]
+for name, value in DEFAULTS.items():
+    st.session_state.setdefault(name, value)
+bound.take(
+    t,
+    "sweeps",
+    {
+        MODEL: lambda: models,
+        AXIS: lambda: list(AXES),
+        UP_TO: lambda: USUAL[st.session_state[AXIS]][1:],
+        CONTEXT: lambda: CONTEXTS,
+        BATCH: lambda: BATCHES,
+        DTYPE: lambda: DTYPES,
+        MATRICES: lambda: WEIGHTS,
+    },
+)
 view, _ = experiments.on_show("sweep")
 seed(view, models)
 going = view is not None and not view.ended
@@ -115,7 +148,9 @@ with left:
     experiments.earlier(
         t,
         "sweep",
-        lambda row: f"{t(AXES.get(row.what, row.what))} · {row.model} · {t.moment(row.created_at)}",
+        lambda row: " · ".join(
+            part for part in (t(AXES.get(row.what, row.what)), row.model, row.format, t.moment(row.created_at)) if part
+        ),
         view.id if view else None,
     )
 with right:

@@ -7,7 +7,6 @@ from typing import Any
 
 from engine.growth import BatchGrowth, Room
 from engine.measured_points import MeasuredPoint
-from engine.roofline import Roof
 from pages._parts import figures, palette, terms
 from pages._parts.figures import entry
 from pages._parts.roofline_chart import kind_legend, kind_names
@@ -103,7 +102,9 @@ def _until_wall(growth: BatchGrowth, ys: list[float], told: list[str], found: Ro
     ]
 
 
-def intensity(t: Words, growth: BatchGrowth, found: Room, batch: int, roof: Roof, limit: float) -> dict[str, Any]:
+def intensity(
+    t: Words, growth: BatchGrowth, found: Room, batch: int, ridge: float, limit: float, *, ridge_name: str
+) -> dict[str, Any]:
     """FLOPs per byte over the batch, beside its limit, the ridge, and the weights alone."""
     ys = [float(each) for each in growth.steps.intensity]
     batches = [float(each) for each in growth.batch]
@@ -113,8 +114,7 @@ def intensity(t: Words, growth: BatchGrowth, found: Room, batch: int, roof: Roof
     ]
     data = _until_wall(growth, ys, told, found)
     marks = [*_wall(t, found, growth), *_chosen(t, batch)]
-    ridge = roof.ridge_flop_per_byte
-    marks.append(figures.at_y(ridge, t("ridge {value}", value=t.number(ridge, 0)), palette.FLOOR, log=True, right=True))
+    marks.append(figures.at_y(ridge, ridge_name, palette.FLOOR, log=True, right=True))
     if limit != float("inf"):
         marks.append(
             figures.at_y(

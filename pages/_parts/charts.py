@@ -13,14 +13,15 @@ import plotly.graph_objects as go
 
 from engine import ridge
 from engine.ceilings import BandwidthPoint, Ceilings, LinearPoint
-from pages._parts import palette
+from pages._parts import palette, ridge_words
 from pages._parts.words import Words
 
 CONFIG = {
     "displaylogo": False,
     "modeBarButtons": [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
 }
-_LINES = ("#2f7de1", "#2e9e5b", "#f08c2e", "#8e44c9", "#3aa6a0", "#c9a3e8", "#8a919c")
+# A matrix is weights, which are grey; no other colour of the palette means one.
+_LINES = tuple((colour, dash) for dash in ("solid", "dash", "dot") for colour in (palette.WEIGHTS, *palette.FREE))
 _SMALL = {"size": 11}
 
 
@@ -32,7 +33,12 @@ def bandwidth_figure(t: Words, ceilings: Ceilings) -> go.Figure:
     curve = {
         "type": "scatter", "mode": "lines+markers", "x": sizes, "y": rates,
         "line": {"color": palette.DECODE, "width": 2.5},
-        "error_y": {"array": [rate * point.spread for rate, point in zip(rates, points, strict=True)], "thickness": 1},
+        "error_y": {
+            "array": [rate * point.spread for rate, point in zip(rates, points, strict=True)],
+            # Nothing reads at less than nothing, however far apart the repetitions lie.
+            "arrayminus": [rate * min(1.0, point.spread) for rate, point in zip(rates, points, strict=True)],
+            "symmetric": False, "thickness": 1,
+        },
         "customdata": [_bandwidth_hover(t, point) for point in points], "hovertemplate": "%{customdata}<extra></extra>",
     }  # fmt: skip
     caches = sorted(ceilings.device.cache_bytes.items(), key=lambda item: item[1])
@@ -62,8 +68,8 @@ def rows_figure(t: Words, points: list[LinearPoint], ceilings: Ceilings) -> go.F
     """
     shapes = sorted({(point.k, point.n) for point in points}, key=lambda shape: -shape[0] * shape[1])
     curves = [
-        _matrix_curve(t, k, n, [point for point in points if (point.k, point.n) == (k, n)], colour)
-        for (k, n), colour in zip(shapes, _LINES, strict=False)
+        _matrix_curve(t, k, n, [point for point in points if (point.k, point.n) == (k, n)], line)
+        for (k, n), line in zip(shapes, _LINES, strict=False)
     ]
     marks: list[_Mark] = []
     peak = ceilings.peak_flops_per_s.get(points[0].dtype)
@@ -76,7 +82,7 @@ def rows_figure(t: Words, points: list[LinearPoint], ceilings: Ceilings) -> go.F
             "y": [ridge.attainable_flops_per_s(each, *limits) / 1e9 for each in corners],
             "line": {"color": palette.FLOOR, "width": 1.6, "dash": "dot"},
         })  # fmt: skip
-        marks.append(_Mark(knee, t("this model's ridge: {rows} rows", rows=t.number(knee)), palette.FLOOR))
+        marks.append(_Mark(knee, ridge_words.mark(t, knee, points[0].dtype), palette.FLOOR))
     rows = [2**power for power in range(12)]
     x = {"title": t("rows multiplied at once"), "tickvals": rows, "ticktext": [t.number(each) for each in rows]}
     rates = [point.flops_per_s / 1e9 for point in points]
@@ -90,10 +96,11 @@ def _ticks(t: Words, low: float, high: float) -> dict[str, Any]:
     return {"tickvals": ticks, "ticktext": [t.number(tick) for tick in ticks]}
 
 
-def _matrix_curve(t: Words, k: int, n: int, points: list[LinearPoint], colour: str) -> dict[str, Any]:
-    points = sorted(points, key=lambda point: point.rows)
+def _matrix_curve(t: Words, k: int, n: int, points: list[LinearPoint], line: tuple[str, str]) -> dict[str, Any]:
+    points, (colour, dash) = sorted(points, key=lambda point: point.rows), line
     return {
-        "type": "scatter", "mode": "lines+markers", "name": f"{k} × {n}", "line": {"color": colour, "width": 2},
+        "type": "scatter", "mode": "lines+markers", "name": f"{k} × {n}",
+        "line": {"color": colour, "width": 2, "dash": dash},
         "x": [point.rows for point in points], "y": [point.flops_per_s / 1e9 for point in points],
         "hovertemplate": f"{k} × {n}, %{{x:,}} {t('rows')}: %{{y:,.3~r}} GFLOP/s<extra></extra>",
     }  # fmt: skip

@@ -26,23 +26,24 @@ ABOUT = {
     "conv": terms.CONV,
     "replaced": terms.REPLACED,
 }
-# Models have no colour of their own in the lab: six that differ in light, in dark and for colour-blind eyes.
-MODEL_COLOURS = ("#2f7de1", "#f08c2e", "#2e9e5b", "#8e44c9", "#e0393e", "#3aa6a0")
+# Models have no colour in the lab, and every hue of the palette means a phase or a kind of bytes: so the text's own
+# colour and two that mean nothing else, each solid and dashed.
+MODEL_LINES = tuple((colour, style) for style in ("line", "dash") for colour in (figures.TEXT, *palette.FREE))
 
 
 def models(t: Words, grown: Sequence[tuple[str, ContextGrowth]], count: str, context: int) -> dict[str, Any]:
     """One curve a model: everything a sequence holds, or moves in a step."""
     data, legend = [], []
     lowest, highest = float("inf"), 0.0
-    for (name, growth), colour in zip(grown, MODEL_COLOURS, strict=False):
+    for (name, growth), (colour, style) in zip(grown, MODEL_LINES, strict=False):
         total = growth.held if count == "held" else growth.moved
         told = [
             figures.hover([name, t("context {context}", context=t.number(x)), t.size(y)])
             for x, y in zip(growth.context, total, strict=True)
         ]
-        data.append(figures.curve(growth.context, total, name, colour, told))
+        data.append(figures.curve(growth.context, total, name, colour, told, **_dashed(style)))
         legend.append(
-            entry(name, name, "line", colour, t("All a sequence of this model holds or moves beside the weights."))
+            entry(name, name, style, colour, t("All a sequence of this model holds or moves beside the weights."))
         )
         lowest, highest = min(lowest, float(total[0])), max(highest, float(total[-1]))
     axis = grown[0][1].context
@@ -76,9 +77,7 @@ def inside(
             figures.hover([name, t("context {context}", context=t.number(x)), t.size(y)])
             for x, y in zip(growth.context, ys, strict=True)
         ]
-        data.append(
-            figures.curve(growth.context, ys, group, colour, told, **({"dash": "dash"} if style == "dash" else {}))
-        )
+        data.append(figures.curve(growth.context, ys, group, colour, told, **_dashed(style)))
         legend.append(entry(group, name, style, colour, t(ABOUT[group])))
     for each in measured:
         told = [t("measured: {phase}", phase=t(each.phase)), t("run {id}", id=each.run_id), t.size(each.kv_held_bytes)]
@@ -167,6 +166,10 @@ def by_kind(t: Words, growth: ContextGrowth, count: str) -> list[Line]:
     lines.append(("state", names["state"], state, palette.STATE, "line"))
     lines.append(("conv", t("of it, convolution state"), parts["conv"], palette.CONV, "line"))
     return [line for line in lines if line[2].any()]
+
+
+def _dashed(style: str) -> dict[str, str]:
+    return {"dash": "dash"} if style == "dash" else {}
 
 
 def _title(t: Words, count: str) -> str:

@@ -11,17 +11,17 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
-from engine import broker
+from engine import broker, experiment_record
 from engine.errors import LabError
 from engine.experiment import Experiment, Kind
 from engine.experiment_record import AnyRecord, AnyRequest
 from engine.experiment_row import ExperimentRow
 from engine.experiment_task import ExperimentView
 from engine.imported import imported_at
-from engine.judging import run_flags
+from engine.judging import run_flags, unsteady
 from engine.shapes import ShapeRecord
 from engine.sweeps import SweepRecord
-from pages._parts import components, session
+from pages._parts import components, machine_facts, scene_parts, session
 from pages._parts.links import parse_run
 from pages._parts.plain import plain
 from pages._parts.words import Words
@@ -30,6 +30,8 @@ Made = TypeVar("Made", ShapeRecord, SweepRecord)
 
 LISTED = 12
 POLL_S = 0.6
+KIND_OF: dict[str, Kind] = {"shapes": "shape", "sweeps": "sweep"}
+"""What each page shows."""
 PROBLEM = "experiment_problem"
 
 
@@ -149,15 +151,18 @@ def state(t: Words, view: ExperimentView) -> None:
     record = view.record
     if record is None:
         return
-    measured = sum(1 for point in record.points if point.time_ns is not None)
-    counts = {"measured": t.number(measured), "all": t.number(len(record.points))}
-    if view.state == "cancelled":
-        st.warning(t("Cancelled: {measured} of {all} points were measured and are kept.", **counts))
+    asked, measured = experiment_record.asked(record), experiment_record.measured(record)
+    counts = {"measured": t.number(measured), "asked": t.number(asked)}
+    if view.state == "cancelled" and measured >= asked:
+        st.warning(t("Cancelled once all {asked} points asked for had been measured: fewer samples of each.", **counts))
+    elif view.state == "cancelled":
+        st.warning(t("Cancelled: of {asked} points asked for, {measured} were measured and are kept.", **counts))
     if view.state == "failed":
         if record.error is not None:
             st.error(plain(t.sentence(record.error)), icon=":material/error:")
         if measured:
-            st.warning(t("It ended early: {measured} of {all} points were measured and are kept.", **counts))
+            said = t("It ended early: of {asked} points asked for, {measured} were measured and are kept.", **counts)
+            st.warning(said)
     if imported_at(record) is not None:
         device = plain(record.device.name) if record.device else "?"
         st.info(t("This experiment came from a file; it was measured on {device}, not here.", device=device))
@@ -169,15 +174,35 @@ def state(t: Words, view: ExperimentView) -> None:
             ),
             icon=":material/warning:",
         )
-    if record.ceilings is not None and run_flags([], record.probe, record.ceilings):
+    largest = unsteady(point.spread for point in record.points)
+    if largest is not None:
+        st.warning(
+            t(
+                "The samples of one point lie up to ± {spread} around their median: this machine was not left alone. "
+                "Close other programs and press Measure again.",
+                spread=t.percent(largest, 0),
+            ),
+            icon=":material/warning:",
+        )
+    elif record.ceilings is not None and run_flags([], record.probe, record.ceilings):
         st.warning(
             t("Other programs were using this machine meanwhile; close them and measure again before comparing."),
             icon=":material/warning:",
         )
+    if record.ceilings is not None:
+        machine_facts.unsteady_ceilings(t, record.ceilings)
     for note in record.notes:
         st.caption(plain(t.sentence(note)))
     if view.notice is not None:
         st.warning(plain(t.sentence(view.notice)), icon=":material/warning:")
+
+
+def not_measured_yet(t: Words) -> bool:
+    """Say that pressing Measure measures this machine first; False where that was done before."""
+    if scene_parts.ceilings() is None:
+        st.info(t("This machine has not been measured yet: pressing Measure does that first, in about a minute."))
+        return True
+    return False
 
 
 def panel(
@@ -250,6 +275,7 @@ def keep(t: Words, page: str, record: AnyRecord | None) -> None:
              "unreachable": t("The lab could not be reached; try again.")},
             key=f"import_{page}", on_import=lambda: _show_imported(page),
         )  # fmt: skip
+        _say_elsewhere(t, page)
 
 
 def _show_imported(page: str) -> None:
@@ -259,8 +285,25 @@ def _show_imported(page: str) -> None:
     except LabError as error:
         st.session_state[PROBLEM] = error.sentence
         return
-    if view.record is not None:
-        show(view.record.kind, view.id)
+    kind = view.record.kind if view.record is not None else None
+    if kind == KIND_OF[page]:
+        show(kind, view.id)
+    else:
+        st.session_state[f"elsewhere_{page}"] = (kind, view.id)
+
+
+def _say_elsewhere(t: Words, page: str) -> None:
+    """Where an experiment is to be seen that was taken in here but is of another kind."""
+    kind, taken_in = st.session_state.pop(f"elsewhere_{page}", (None, ""))
+    if kind is None:
+        return
+    other = next((each for each, of in KIND_OF.items() if of == kind), None)
+    if other is None:
+        st.info(t("Taken in and kept. It belongs to *Levers*, where its run shows it."))
+        return
+    query = {kind: taken_in, "lang": t.language}
+    st.page_link(f"{other}.py", label=t("Taken in and kept: it is shown on another page"), query_params=query,
+                 icon=":material/arrow_forward:")  # fmt: skip
 
 
 def earlier(t: Words, kind: Kind, label: Callable[[ExperimentRow], str], shown: str | None) -> None:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from pages._parts import api, palette, session
+from pages._parts import api, palette, session, terms
 from pages._parts.words import Words
 
 TEXT = "@text"
@@ -79,9 +79,12 @@ def power_axis(title: str, values: Sequence[float], write: Callable[[float], str
 
 
 def at_x(
-    x: float, text: str, colour: str, *, row: int = 0, group: str = "", right: bool = True
+    x: float, text: str, colour: str, *, row: int = 0, group: str = "", right: bool | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A vertical dotted line on a logarithmic axis and its name, in the `row`-th line of names from the top."""
+    """A vertical dotted line on a logarithmic axis and its name, in the `row`-th line of names from the top.
+
+    right: whether the name stands to the right of its line or to its left; None takes the middle in the first row.
+    """
     line = {
         "type": "line",
         "x0": x,
@@ -99,7 +102,7 @@ def at_x(
         "yref": "paper",
         "yanchor": "bottom" if row == 0 else "top",
         "yshift": -16 * max(0, row - 1),
-        "xanchor": "center" if row == 0 else "left" if right else "right",
+        "xanchor": "center" if row == 0 and right is None else "right" if right is False else "left",
         "text": text,
         "showarrow": False,
         "font": _SMALL,
@@ -159,6 +162,16 @@ def point(x: float, y: float, group: str, told: str, **marker: Any) -> dict[str,
         "hovertemplate": "%{text}<extra></extra>",
         "marker": marker,
     }
+
+
+def rings(flagged: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """A marker's outline: red around each point that has a flag."""
+    return {"color": palette.FLOOR, "width": [2.5 if flags else 0 for flags in flagged]}
+
+
+def ring_entry(t: Words) -> dict[str, str]:
+    """The legend's word for such a ring."""
+    return entry("", t("faster than it can be"), "open", palette.FLOOR, t(terms.FLAGGED))
 
 
 def curve(

@@ -37,8 +37,10 @@ def forecast_of(run: Run) -> tuple[LeversRecord, bool]:
     Raises:
         LabError: the run has nothing to predict from.
     """
+    is_imported = imported_at(run) is not None
     for row in broker.current().experiments.newest("levers", LISTED, run.request.model):
-        if row.belongs_to == run.id:
+        # A forecast from a file was not made here before a run that was.
+        if row.belongs_to == run.id and (is_imported or not row.imported):
             kept = broker.current().experiments.record(row.id)
             if isinstance(kept, LeversRecord):
                 return kept, True

@@ -25,6 +25,11 @@ WEIGHTS = (SAME, *NARROWER["float32"])
 MODEL_PATTERN = r"^[A-Za-z0-9._@=:/-]{1,120}$"
 
 
+def narrower(dtype: str, weights: str) -> str | None:
+    """The format to ask for: one narrower than the arithmetic, or None, for then it is not a choice of its own."""
+    return weights if weights in NARROWER[dtype] else None
+
+
 @dataclass(frozen=True)
 class View:
     """The controls of *Live run*. Names are the URL's parameter names."""
@@ -45,8 +50,8 @@ class View:
     def request(self, prompt: str) -> RunRequest:
         """The run these controls ask for. Weights are narrower than the arithmetic, or not a choice of their own."""
         values = asdict(self)
-        narrower = self.weights if self.weights in NARROWER[self.dtype] else None
-        return RunRequest(prompt=prompt, max_new_tokens=values.pop("length"), **values | {"weights": narrower})
+        held = narrower(self.dtype, self.weights)
+        return RunRequest(prompt=prompt, max_new_tokens=values.pop("length"), **values | {"weights": held})
 
 
 LIMITS: dict[str, Ends] = {

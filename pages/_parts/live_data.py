@@ -130,4 +130,6 @@ def _words(t: Words) -> dict[str, str]:
         "beats_roof": t("Faster than the measured roof: the clock or the bytes are off."),
         "beats_datasheet": t("Faster than the data sheet allows: the clock or the bytes are off."),
         "disturbed": t("The machine was disturbed during this run."),
+        "flagged": t("faster than it can be"),
+        "about_flagged": t(terms.FLAGGED),
     }

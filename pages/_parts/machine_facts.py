@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import streamlit as st
 
-from engine import hardware, ridge
+from engine import ridge
 from engine.ceilings import Ceilings, DeviceFacts
+from engine.judging import ceilings_spreads, unsteady
 from engine.verdict import measured_while_busy
-from pages._parts import charts, terms
+from pages._parts import charts, ridge_words, terms
 from pages._parts.plain import plain
 from pages._parts.words import Words
-
-LESSON_CARD = "h100-sxm"
 
 
 def device(t: Words, facts: DeviceFacts) -> None:
@@ -32,6 +31,7 @@ def metrics(t: Words, ceilings: Ceilings) -> None:
     busy = measured_while_busy(ceilings)
     if busy is not None:
         st.warning(plain(t.sentence(busy)), icon=":material/warning:")
+    unsteady_ceilings(t, ceilings)
     memory, cache = ceilings.bandwidth[-1], max(ceilings.bandwidth, key=lambda point: point.bytes_per_s)
     shown = [
         *((label, t.bandwidth(point.bytes_per_s), point.spread, t.binary_size(point.working_set_bytes),
@@ -61,23 +61,32 @@ def metrics(t: Words, ceilings: Ceilings) -> None:
     )
 
 
+def unsteady_ceilings(t: Words, ceilings: Ceilings) -> None:
+    """A sentence where the repetitions behind a ceiling lie so far apart that what rests on it says little."""
+    largest = unsteady(ceilings_spreads(ceilings))
+    if largest is None:
+        return
+    st.warning(
+        t(
+            "The repetitions behind what this machine reaches lie up to ± {spread} around their median: it was not "
+            "left alone, and lines drawn from them are unsure. Close other programs and measure again on *This "
+            "machine*.",
+            spread=t.percent(largest, 0),
+        ),
+        icon=":material/warning:",
+    )
+
+
 def ridges(t: Words, ceilings: Ceilings) -> None:
     """Where reading and arithmetic take equally long: here, and on the lesson's card."""
     st.header(t("How many rows it takes to use it fully"))
-    card = hardware.load(LESSON_CARD)
-    here, there = ridge.of_ceilings(ceilings), ridge.of_device(card, "bf16") or 0.0
-    said = [t("{dtype}: {rows} rows", dtype=dtype, rows=t.number(rows)) for dtype, rows in here.items()]
-    st.markdown(
-        t(
-            "With weights read from memory this machine turns at **{here}**, {card} at **{there} rows** (bf16). "
-            "With fewer, a pass costs the same however few rows it has: "
-            "that is why writing one token at a time is slow.",
-            here=t(", ").join(said),
-            card=card.name,
-            there=t.number(there),
-        ),
-        help=t(terms.RIDGE),
-    )
+    said = [
+        ridge_words.machine(t, ceilings),
+        ridge_words.card(t),
+        t("With fewer rows a pass costs the same however few it has: that is why writing one token at a time is slow."),
+    ]
+    st.markdown(t.paragraph(said), help=t(terms.RIDGE))
+    st.caption(ridge_words.why(t))
     groups = sorted({(point.dtype, point.working_set_bytes) for point in ceilings.linear})
     if not groups:
         st.caption(

@@ -41,7 +41,10 @@ def choose(t: Words, model: str) -> None:
         disabled=not options,
         format_func=lambda each: _label(t, rows[each]) if each in rows else _swept(t, swept.get(each), each),
         placeholder=t("lay runs of this model over the chart"),
-        help=t("Points of these runs are drawn as measured, in the machine's own time."),
+        help=t(
+            "Points of these runs are drawn as measured, in the machine's own time. A decode point is the run's median "
+            "step; the rate in this list is the mean over all its steps."
+        ),
     )
     st.page_link("sweeps.py", label=t("Measure a sweep on this machine"), icon=":material/stacked_line_chart:")
 

@@ -13,3 +13,5 @@ STATE = "#8e44c9"
 CONV = "#c9a3e8"
 LOGITS = "#3aa6a0"
 FLOOR = "#e0393e"
+FREE = ("#d6459a", "#9a8f00")
+"""Hues that mean nothing, for what has no colour of its own: models beside each other, matrices of one model."""

@@ -9,7 +9,7 @@ from typing import Any
 from engine import growth
 from engine.measured_points import MeasuredPoint
 from engine.roofline import Roof
-from pages._parts import figures, palette, terms
+from pages._parts import figures, palette, ridge_words, terms
 from pages._parts.figures import entry
 from pages._parts.words import Words
 
@@ -24,13 +24,17 @@ def roofline(
     here: Roof | None,
     measured: Sequence[MeasuredPoint],
     *,
-    is_here: bool,
+    device: str | None,
+    dtype: str,
 ) -> dict[str, Any]:
     """The roof with the prefill, the decode step, its weights alone and its attention alone.
 
     Args:
         here: this machine's roof where it has been measured and another device is shown.
+        device: whose roof it is, by name; None for this machine.
+        dtype: what is multiplied in.
     """
+    is_here = device is None
     high = max(4096.0, 6 * roof.ridge_flop_per_byte, 2 * document["prefill"]["intensity"])
     low_rate = LOWEST * roof.bytes_per_s / 2
     if measured:
@@ -50,7 +54,8 @@ def roofline(
         ),
         "yaxis": figures.log_axis(t("rate"), low_rate, 3 * roof.flops_per_s, t.rate, most=6),
     }
-    layout = figures.marked(layout, _marks(t, document, roof, here, middle=math.sqrt(LOWEST * high)))
+    marks = _marks(t, document, roof, here, device=device, dtype=dtype, middle=math.sqrt(LOWEST * high))
+    layout = figures.marked(layout, marks)
     layout["shapes"].append(_ring(document["decode"]["weights_only"]["intensity"], roof))
     return figures.component_data(
         t,
@@ -65,25 +70,25 @@ def roofline(
     )
 
 
-def _marks(t: Words, document: dict[str, Any], roof: Roof, here: Roof | None, *, middle: float) -> list[Any]:
+def _marks(
+    t: Words,
+    document: dict[str, Any],
+    roof: Roof,
+    here: Roof | None,
+    *,
+    device: str | None,
+    dtype: str,
+    middle: float,
+) -> list[Any]:
     """Vertical lines, their names one below the other; left of the `middle` a name stands to the right of its line."""
     limit = document["limits"]["intensity_at_infinite_batch"]
-    marks = [
-        figures.at_x(
-            roof.ridge_flop_per_byte, t("ridge {value}", value=t.number(roof.ridge_flop_per_byte, 0)), palette.FLOOR
-        )
-    ]
+    ridge = roof.ridge_flop_per_byte
+    said = ridge_words.mark(t, ridge, dtype, device)
+    marks = [figures.at_x(ridge, said, palette.FLOOR, right=ridge < middle)]
     if here is not None:
         ridge = here.ridge_flop_per_byte
-        marks.append(
-            figures.at_x(
-                ridge,
-                t("this machine's ridge {value}", value=t.number(ridge, 0 if ridge >= 10 else 1)),
-                figures.TEXT,
-                row=1,
-                right=ridge < middle,
-            )
-        )
+        said = ridge_words.mark(t, ridge, dtype)
+        marks.append(figures.at_x(ridge, said, figures.TEXT, row=1, right=ridge < middle))
     if limit != float("inf"):
         marks.append(
             figures.at_x(

@@ -11,6 +11,7 @@ from engine.ceilings import Ceilings
 from engine.errors import LabError
 from engine.growth import Room, room
 from engine.ledger import explain
+from engine.measured_device import THIS_MACHINE
 from pages._parts import session, terms
 from pages._parts.asked import Asked, NotMeasuredError
 from pages._parts.plain import plain
@@ -52,6 +53,11 @@ def share(t: Words, page: str, scene: Scene, names: Sequence[str]) -> None:
     with st.expander(t("Link to this view"), icon=":material/link:"):
         st.caption(t("Every value is in the link; it shows the same to anyone who can reach this lab."))
         st.code(link(session.address(), page, scene, names, t.language), language=None, wrap_lines=True)
+
+
+def whose(asked: Asked) -> str | None:
+    """The name of the device asked about; None for this machine."""
+    return None if asked.device.id == THIS_MACHINE else str(asked.device.name)
 
 
 def room_of(asked: Asked) -> Room:

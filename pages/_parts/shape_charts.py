@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from engine.shapes import ShapePoint
-from pages._parts import figures, palette, terms
+from pages._parts import figures, palette, ridge_words, terms
 from pages._parts.figures import entry
 from pages._parts.words import Words
 
 HEIGHT = 360
 
 
-def time_figure(t: Words, points: Sequence[ShapePoint], ridge: float | None, knee: float | None) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Turns:
+    """Where the curve turns, in rows: the ridge of the roof, which is `dtype`'s, and the knee that was measured."""
+
+    dtype: str
+    ridge: float | None
+    knee: float | None = None
+
+
+def time_figure(t: Words, points: Sequence[ShapePoint], turns: Turns) -> dict[str, Any]:
     """Time against rows, both axes logarithmic: a flat start, a knee, a slope."""
     return _figure(
         t,
         points,
-        _marks(t, points, ridge, knee),
+        _marks(t, points, turns),
         lambda _point, time_ns: time_ns,
         t("time"),
         t.duration,
@@ -26,12 +37,12 @@ def time_figure(t: Words, points: Sequence[ShapePoint], ridge: float | None, kne
     )
 
 
-def rate_figure(t: Words, points: Sequence[ShapePoint], ridge: float | None, knee: float | None) -> dict[str, Any]:
+def rate_figure(t: Words, points: Sequence[ShapePoint], turns: Turns) -> dict[str, Any]:
     """FLOP/s against rows: what more rows gain, and where the gain ends."""
     return _figure(
         t,
         points,
-        _marks(t, points, ridge, knee),
+        _marks(t, points, turns),
         lambda point, time_ns: point.flops / time_ns * 1e9,
         t("rate"),
         t.rate,
@@ -58,7 +69,7 @@ def _figure(
     }
     data = [_roof(t, points, roof), *_measured(t, known)]
     return figures.component_data(
-        t, data, figures.marked(layout, marks), _legend(t, measured=bool(known)), height=HEIGHT, alt=alt
+        t, data, figures.marked(layout, marks), _legend(t, [point for point, _ in known]), height=HEIGHT, alt=alt
     )
 
 
@@ -93,7 +104,12 @@ def _measured(t: Words, known: Sequence[tuple[ShapePoint, float]]) -> list[dict[
             "y": [value for _, value in known],
             "legendgroup": "measured",
             "line": {"color": palette.PREFILL, "width": 2},
-            "marker": {"size": 9, "color": colours, "symbol": ["circle" if p.rows == 1 else "diamond" for p in points]},
+            "marker": {
+                "size": 9,
+                "color": colours,
+                "symbol": ["circle" if point.rows == 1 else "diamond" for point in points],
+                "line": figures.rings([point.flags for point in points]),
+            },
             "text": [_told(t, point) for point in points],
             "hovertemplate": "%{text}<extra></extra>",
         }
@@ -112,18 +128,22 @@ def _told(t: Words, point: ShapePoint) -> str:
     )
 
 
-def _marks(t: Words, points: Sequence[ShapePoint], ridge: float | None, knee: float | None) -> list[Any]:
+def _marks(t: Words, points: Sequence[ShapePoint], turns: Turns) -> list[Any]:
     low, high = points[0].rows, points[-1].rows
-    marks = []
+    marks, middle, ridge, knee = [], math.sqrt(low * high), turns.ridge, turns.knee
     if ridge is not None and low <= ridge <= high:
-        marks.append(figures.at_x(ridge, t("ridge {value}", value=t.number(ridge)), palette.FLOOR))
+        name = ridge_words.mark(t, ridge, turns.dtype)
+        marks.append(figures.at_x(ridge, name, palette.FLOOR, right=ridge < middle))
     if knee is not None and low <= knee <= high:
-        marks.append(figures.at_x(knee, t("knee {value}", value=t.number(knee)), figures.TEXT, row=1))
+        name = t("knee {value}", value=t.number(knee))
+        marks.append(figures.at_x(knee, name, figures.TEXT, row=1, right=knee < middle))
     return marks
 
 
-def _legend(t: Words, *, measured: bool) -> figures.Legend:
+def _legend(t: Words, known: Sequence[ShapePoint]) -> figures.Legend:
     found = [entry("roof", t("measured roof"), "dots", palette.FLOOR, t(terms.ROOF))]
-    if measured:
+    if known:
         found.insert(0, entry("measured", t("measured"), "dot", palette.PREFILL, t(terms.MEASURED_ROWS)))
+    if any(point.flags for point in known):
+        found.append(figures.ring_entry(t))
     return found

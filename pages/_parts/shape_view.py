@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 import streamlit as st
 
-from engine import hardware, ridge, shapes
+from engine import shapes
 from engine.matrices import Matrix
-from engine.shapes import ShapePoint, ShapeRecord
-from pages._parts import components, palette, scene_parts, shape_charts, shape_drawing, terms
-from pages._parts.machine_facts import LESSON_CARD
+from engine.shapes import ShapeRecord
+from pages._parts import components, palette, ridge_words, scene_parts, shape_charts, shape_drawing, terms
 from pages._parts.words import Words
 
 
-def figures(t: Words, points: Sequence[ShapePoint], ridge_at: float | None, knee: float | None) -> None:
-    """Time, then rate."""
-    components.figure(shape_charts.time_figure(t, points, ridge_at, knee), key="shape_time")
-    components.figure(shape_charts.rate_figure(t, points, ridge_at, knee), key="shape_rate")
+def figures(t: Words, record: ShapeRecord) -> None:
+    """Time, then rate, as far as they were measured."""
+    points = record.points
+    turns = shape_charts.Turns(record.dtype, shapes.ridge_rows(record), shapes.knee_rows(points))
+    components.figure(shape_charts.time_figure(t, points, turns), key="shape_time")
+    components.figure(shape_charts.rate_figure(t, points, turns), key="shape_rate")
 
 
 def verdict(t: Words, record: ShapeRecord) -> None:
@@ -27,31 +26,34 @@ def verdict(t: Words, record: ShapeRecord) -> None:
     if not measured:
         return
     (fewest, one_ns), (most, all_ns) = measured[0], measured[-1]
-    said = t(
-        "{few}: {one}. {most}: {all}, which is {times} times the rows in {ratio} times the time.",
-        few=_rows(t, fewest),
-        one=t.duration(one_ns),
-        most=_rows(t, most),
-        all=t.duration(all_ns),
-        times=t.number(most / fewest),
-        ratio=t.number(all_ns / one_ns),
+    said = (
+        t("{few}: {one}.", few=_rows(t, fewest), one=t.duration(one_ns))
+        if fewest == most
+        else t(
+            "{few}: {one}. {most}: {all}, which is {times} times the rows in {ratio} times the time.",
+            few=_rows(t, fewest),
+            one=t.duration(one_ns),
+            most=_rows(t, most),
+            all=t.duration(all_ns),
+            times=t.number(most / fewest),
+            ratio=t.number(all_ns / one_ns),
+        )
     )
-    flat = shapes.flat_until(record.points)
+    flat, knee = shapes.flat_until(record.points), shapes.knee_rows(record.points)
     with st.container(key="verdict"):
-        st.text(t.paragraph([said, _of_flat(t, flat)]))
-    card = ridge.of_device(hardware.load(LESSON_CARD), "bf16") or 0.0
-    knee, ridge_at = shapes.knee_rows(record.points), shapes.ridge_rows(record)
-    there = t("H100: {rows} rows", rows=t.number(card, 0))
+        st.text(t.paragraph([said, _of_flat(t, flat), *map(t.sentence, shapes.missing(record.points))]))
+    needs = t("needs more rows") if fewest == 1 else t("needs a single row too")
+    ridge_at = shapes.ridge_rows(record)
     scene_parts.metrics(
         [
-            (t("Flat until"), _rows(t, flat), None, t(terms.FLAT_START)),
-            (t("Knee, measured"), _rows(t, knee), None, t(terms.KNEE)),
-            (t("Ridge, predicted"), _rows(t, ridge_at), there, t(terms.RIDGE)),
-            _at(t, record, fewest, one_ns),
-            _at(t, record, most, all_ns),
+            (t("Flat until"), _rows(t, flat), needs if flat is None else None, t(terms.FLAT_START)),
+            (t("Knee, measured"), _rows(t, knee), needs if knee is None else None, t(terms.KNEE)),
+            (t("Ridge, predicted"), _rows(t, ridge_at), record.dtype, t(terms.RIDGE)),
+            *(_at(t, record, rows, time_ns) for rows, time_ns in dict((measured[0], measured[-1])).items()),
         ],
         "shape",
     )
+    st.caption(t.paragraph([ridge_words.machine(t, record.ceilings), ridge_words.card(t), ridge_words.why(t)]))
 
 
 def _of_flat(t: Words, flat: float | None) -> str:
@@ -110,7 +112,7 @@ def table(t: Words, record: ShapeRecord) -> None:
     columns = {
         t("rows"): [point.rows for point in points],
         t("measured, ms"): [None if point.time_ns is None else point.time_ns / 1e6 for point in points],
-        t("spread, %"): [point.spread * 100 for point in points],
+        t("spread, %"): [point.spread * 100 if point.samples > 1 else None for point in points],
         t("roof, ms"): [point.predicted_ns.measured_roof / 1e6 for point in points],
         "GFLOP/s": [None if point.flops_per_s is None else point.flops_per_s / 1e9 for point in points],
         t("samples"): [point.samples for point in points],

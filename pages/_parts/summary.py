@@ -7,11 +7,11 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from engine import growth
+from engine import growth, ridge
 from engine.errors import N_, Sentence
 from engine.judging import was_busy
 from engine.record import Run, Summary
-from pages._parts import components, session, terms
+from pages._parts import components, machine_facts, ridge_words, session, terms
 from pages._parts.links import build_link
 from pages._parts.plain import plain
 from pages._parts.roofline_chart import kind_names
@@ -38,6 +38,8 @@ def headline(t: Words, run: Run, *, is_elsewhere: bool) -> None:
         if not is_elsewhere:
             _advice(t, run.summary)
             if run.ceilings is not None and was_busy(run.ceilings):
+            if run.ceilings is not None:
+                machine_facts.unsteady_ceilings(t, run.ceilings)
                 st.page_link("machine.py", label=t("Measure this machine again"), icon=":material/straighten:")
     notes = run.model.notes if run.model is not None else []
     for note in notes:
@@ -84,7 +86,11 @@ def metrics(t: Words, summary: Summary) -> None:
         ("TPOT p50", _ms(t, tpot.p50 if tpot else None), terms.TPOT),
         ("TPOT p95", _ms(t, tpot.p95 if tpot else None), terms.TPOT),
         ("TPOT p99", _ms(t, tpot.p99 if tpot else None), terms.TPOT),
-        (t("Tokens/s"), None if summary.tokens_per_s is None else t.number(summary.tokens_per_s), terms.TOKENS_PER_S),
+        (
+            t("Tokens/s, mean"),
+            None if summary.tokens_per_s is None else t.number(summary.tokens_per_s),
+            terms.TOKENS_PER_S_MEAN,
+        ),
         ("MBU", _share(t, summary.mbu), terms.MBU),
         (t("Prefill MFU"), _share(t, summary.mfu_prefill), terms.MFU),
         (t("Prediction error"), _share(t, summary.median_abs_error), terms.EXPECTED_ERROR),
@@ -189,6 +195,8 @@ def _measured_on(t: Words, run: Run) -> None:
         before, after, moved = t.duration(probe.before_ns), t.duration(probe.after_ns), t.percent(probe.moved)
         said = t("{before} before, {after} after ({moved})", before=before, after=after, moved=moved)
         facts.append((t("Control probe"), said))
+        turns = (ridge_words.rows(t, count, dtype) for dtype, count in ridge.of_ceilings(ceilings).items())
+        facts.append((t("Ridge of that machine, weights read from memory"), t(", ").join(turns)))
     facts.append((t("Measured at"), t.moment(run.created_at)))
     facts.append(
         (t("Warm-up"), t.plural("{count} step, not shown", "{count} steps, not shown", len(run.warm_up_steps)))

@@ -12,8 +12,9 @@ from engine import catalogue
 from engine.errors import N_
 from engine.measured_device import THIS_MACHINE
 from engine.random_shapes import PREFIX
+from engine.request import DTYPES
 from engine.sweeps import Axis, SweepPoint, SweepRecord
-from pages._parts import components, figures, palette, scene_parts, session, terms
+from pages._parts import components, experiments, figures, palette, session, terms
 from pages._parts.figures import entry
 from pages._parts.overlay import AXES
 from pages._parts.scene import LIMITS, Scene, link
@@ -81,7 +82,11 @@ def _figure(
             "y": [each for _, each in known],
             "legendgroup": "measured",
             "line": {"color": _colour(axis), "width": 2},
-            "marker": {"size": 9, "symbol": "diamond" if axis == "prompt" else "circle"},
+            "marker": {
+                "size": 9,
+                "symbol": "diamond" if axis == "prompt" else "circle",
+                "line": figures.rings([point.flags for point, _ in known]),
+            },
             "text": [_told(t, point) for point, _ in known],
             "hovertemplate": "%{text}<extra></extra>",
         },
@@ -95,6 +100,7 @@ def _figure(
         entry("measured", t("measured"), "dot", _colour(axis), t(terms.MEASURED_STEPS)),
         entry("expected", t("expected"), "line", figures.TEXT, t(terms.EXPECTED)),
         entry("roof", t("measured roof"), "dots", palette.FLOOR, t(terms.ROOF)),
+        *([figures.ring_entry(t)] if any(point.flags for point, _ in known) else []),
     ]
     alt = t("{what} against {axis}: measured, expected and the roof.", what=title, axis=t(AXES[axis]))
     return figures.component_data(t, data, layout, legend, height=HEIGHT, alt=alt)
@@ -186,7 +192,7 @@ def table(t: Words, record: SweepRecord) -> None:
     columns: dict[str, list[Any]] = {
         t(AXES[record.request.axis]): [point.value for point in points],
         t("measured, ms"): [None if point.time_ns is None else point.time_ns / 1e6 for point in points],
-        t("spread, %"): [point.spread * 100 for point in points],
+        t("spread, %"): [point.spread * 100 if point.samples > 1 else None for point in points],
         t("expected, ms"): [(point.predicted_ns.expected or 0.0) / 1e6 for point in points],
         t("roof, ms"): [point.predicted_ns.measured_roof / 1e6 for point in points],
         t("tokens/s"): [None if p.time_ns is None else _tokens(p) / p.time_ns * 1e9 for p in points],
@@ -204,7 +210,16 @@ def table(t: Words, record: SweepRecord) -> None:
 
 
 def held(t: Words, record: SweepRecord) -> None:
-    """The model's notes: that its weights are random, say."""
+    """What was held in what, and the model's notes: that its weights are random, say."""
+    if record.model is not None:
+        st.caption(
+            t(
+                "Weights in {weights}, KV cache in {kv}, computed in {dtype}.",
+                weights=record.model.weight_format,
+                kv=record.model.kv_format,
+                dtype=DTYPES.get(record.model.dtype, record.model.dtype),
+            )
+        )
     for note in record.model.notes if record.model else []:
         st.caption(t.sentence(note))
     if record.request.axis != "prompt":
@@ -213,7 +228,5 @@ def held(t: Words, record: SweepRecord) -> None:
 
 def unmeasured(t: Words) -> None:
     """Nothing on show yet."""
-    if scene_parts.ceilings() is None:
-        st.info(t("This machine has not been measured yet: pressing Measure does that first, in about a minute."))
-    else:
+    if not experiments.not_measured_yet(t):
         st.caption(t("Press Measure: each value is predicted first, then timed here, one after the other."))

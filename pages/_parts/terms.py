@@ -15,6 +15,10 @@ TPOT = N_(
     "slower than p95, one in a hundred slower than p99."
 )
 TOKENS_PER_S = N_("New tokens a second while decoding, all sequences of the batch together.")
+TOKENS_PER_S_MEAN = N_(
+    "The mean while decoding, all sequences of the batch together: new tokens over the time of all decode steps, "
+    "choosing and writing out each token included. TPOT p50 is the median step alone, so one over it is a little more."
+)
 MBU = N_(
     "Memory bandwidth utilisation: the bytes a decode step has to move, over its time, as a share of "
     "the fastest reading measured on this machine."
@@ -121,6 +125,10 @@ MOVED = N_(
 CONFIDENCE = N_(
     "All rates are dense. Confidence A: the maker and another source agree; A-: nearly so, or one figure is derived; "
     "B: one good source; C: weak or contradictory."
+)
+FLAGGED = N_(
+    "A ring in red: below the measured roof by more than its spread, or below the data sheet. Nothing is; the clock, "
+    "the bytes or the machine's own measurement are off."
 )
 FLAT_START = N_("The rows up to which the product takes at most a quarter longer than with a single row.")
 KNEE = N_(

@@ -78,7 +78,7 @@ def test_a_matrix_cancelled_midway_is_kept_and_marked(page: Page, lab: Lab) -> N
     _press(page, "Measure")
     _wait_for_points(page, 1)
     _press(page, "Cancel")
-    expect(page.get_by_text("points were measured and are kept")).to_be_visible(timeout=END_MS)
+    expect(page.get_by_text("were measured and are kept")).to_be_visible(timeout=END_MS)
     shape = parse_qs(urlsplit(page.url).query)["shape"][0]
     record = json.loads(lab.get(f"/api/experiments/{shape}.json")[1])
     assert record["state"] == "cancelled"

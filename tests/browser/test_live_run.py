@@ -25,6 +25,8 @@ from live import (
 from playwright.sync_api import Browser, Page, expect
 from web_server import Lab
 
+from engine import recorded
+
 pytestmark = pytest.mark.browser
 
 # Long enough to look at twice on a fast machine; its warm-up takes as long as the run.
@@ -122,6 +124,20 @@ def test_a_link_shows_identical_numbers_in_a_second_browser(page: Page, browser:
     assert drawn(page) == drawn(other)
     assert metrics(page) == metrics(other)
     other.context.close()
+
+
+def test_a_step_faster_than_it_can_be_is_ringed_and_the_legend_says_what_that_means(page: Page, lab: Lab) -> None:
+    recorded_run = next(iter(recorded.runs().values()))
+    record = json.loads(recorded_run.to_json()) | {"id": "flaggedRun01", "summary": None}
+    record["steps"][3]["time_ns"] //= 10  # its file says nothing of a flag
+    assert page.request.post(f"{lab.url}/api/runs", data=record).status == 201
+    open_live(page, lab.url, run="flaggedRun01")
+    wait_for_state(page, "done")
+    expect(page.locator(".rl-legend .rl-flagged")).to_have_text("faster than it can be")
+    assert page.evaluate("document.querySelector('.rl-chart').data[1].marker.line.width").count(2.5) == 1
+    open_live(page, lab.url, run=recorded_run.id)
+    wait_for_state(page, "done")
+    expect(page.locator(".rl-legend .rl-flagged")).to_have_count(0)
 
 
 def test_both_files_hold_the_steps_of_the_chart_and_a_record_comes_back_in(

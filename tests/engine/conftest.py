@@ -1,4 +1,4 @@
-"""Real databases and a real full disk for the tests of the store; a lab home of the test's own for the rest."""
+"""Real databases and a real full disk for the tests of the store; a real worker for those that speak to one."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from line_worker import Worker
 
 POSTGRES_FOLDERS = [Path("/usr/lib/postgresql"), Path("/opt/homebrew/opt"), Path("/usr/pgsql")]
 
@@ -106,3 +107,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    """An engine's process, one for a file of tests."""
+    started = Worker()
+    yield started
+    started.process.kill()
+    started.process.wait()

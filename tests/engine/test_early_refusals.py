@@ -64,3 +64,7 @@ def test_a_prompt_beyond_the_context_is_refused_before_it_is_queued(broker: Brok
 def test_a_prompt_that_fits_is_queued(broker: Broker) -> None:
     assert broker.submit(ask("word " * 20), "a reader")
     assert broker.active_run("a reader")
+
+
+def test_a_form_of_attention_that_the_model_has_not_is_refused_before_it_is_queued(broker: Broker) -> None:
+    assert "has no latent attention" in _refused(broker, ask(latent="re-expanded"))

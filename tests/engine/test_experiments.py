@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from line_worker import Worker
 from service import MODEL, ask, ask_long, made_up_ceilings, new_store, start_broker, wait_until
-from test_worker import Worker
 
-from engine import catalogue, experiment_record, matrices, sweeps
+from engine import catalogue, experiment_record, kernels, matrices, sweeps
 from engine.broker import Broker
 from engine.cache import KVCache
 from engine.errors import LabError
 from engine.experiment import general
+from engine.experiment_record import measured
 from engine.imported import imported_at
 from engine.lookups import LookupRecord, LookupRequest
 from engine.protocol import Cancel, ExperimentJob
@@ -25,6 +26,7 @@ from engine.sweep_job import _fill
 from engine.sweeps import SweepRecord, SweepRequest
 
 END_S = 120.0
+needs_kernels = pytest.mark.skipif(not kernels.usable(), reason="packed weights need the compiled kernels (numba)")
 ROWS = [1, 4, 16, 64]
 
 
@@ -50,19 +52,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         started = start_broker(new_store(tmp_path_factory.mktemp("experiments")))
         yield started
         started.stop()
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    started = Worker()
-    yield started
-    started.process.kill()
-    started.process.wait()
-
-
-def measured(record: object) -> int:
-    """Points that were timed."""
-    return sum(1 for point in record.points if point.time_ns is not None)  # type: ignore[attr-defined]
 
 
 def test_every_prediction_is_sent_before_anything_is_timed(worker: Worker) -> None:
@@ -96,7 +85,7 @@ def test_a_cancel_in_the_middle_keeps_what_was_measured(worker: Worker) -> None:
     finished = worker.until("finished")[-1]
     assert finished.cancelled
     assert finished.record.state == "cancelled"
-    assert 0 < measured(finished.record) < len(long_shape().rows)
+    assert 0 < measured(finished.record) < len(long_shape().rows) == experiment_record.asked(finished.record)
 
 
 @pytest.mark.parametrize("axis", ["batch", "prompt", "context"])
@@ -135,6 +124,26 @@ def test_a_sweeps_points_are_those_the_pages_draw(broker: Broker) -> None:
         assert point.intensity == pytest.approx(kept.flops / kept.bytes.total)
 
 
+@needs_kernels
+def test_a_sweep_in_int8_reads_a_quarter_and_is_predicted_so(broker: Broker) -> None:
+    made = broker.experiments
+    plain, packed = (
+        made.wait_for(made.submit(sweep(values=[1, 2], weights=weights), "me"), END_S) for weights in (None, "int8")
+    )
+    assert isinstance(plain, SweepRecord)
+    assert isinstance(packed, SweepRecord)
+    assert packed.state == "done", packed.error
+    assert packed.model is not None
+    assert (packed.model.weight_format, packed.model.kv_format, packed.model.dtype) == ("int8", "fp32", "float32")
+    assert measured(packed) == 2
+    for whole, quarter in zip(plain.points, packed.points, strict=True):
+        assert quarter.bytes.weights / whole.bytes.weights == pytest.approx(1 / 4, abs=0.01)
+        assert quarter.bytes.kv_read == whole.bytes.kv_read
+        assert quarter.predicted_ns.measured_roof < whole.predicted_ns.measured_roof
+    row = made.newest("sweep", 1)[0]
+    assert (row.id, row.format) == (packed.id, "int8")
+
+
 def test_experiments_are_listed_the_newest_first_by_kind_and_model(broker: Broker) -> None:
     made = broker.experiments
     shape_id = made.submit(shape(), "me")
@@ -168,7 +177,7 @@ def test_cancelled_while_it_waits_it_is_kept_without_a_point(broker: Broker) -> 
     waiting = broker.experiments.submit(shape(), "second")
     broker.cancel(waiting, "second")
     record = broker.experiments.wait_for(waiting, END_S)
-    assert (record.state, measured(record)) == ("cancelled", 0)
+    assert (record.state, measured(record), experiment_record.asked(record)) == ("cancelled", 0, len(ROWS))
     broker.cancel(running, "first")
     broker.experiments.wait_for(running, END_S)
 
@@ -206,6 +215,8 @@ def test_killed_in_the_middle_it_keeps_its_points_and_says_why(broker: Broker) -
         (sweep(axis="context", values=[2**30]), "The context is 1073741824"),
         (sweep(axis="context", values=[1]), "from 2 to"),
         (sweep(dtype="float8"), "float8 is not a type"),
+        (sweep(weights="int3"), "does not run weights in int3"),
+        (sweep(weights="int8", dtype="bfloat16"), "does not run weights in int8"),
         (sweep(values=[]), "No value"),
     ],
 )
@@ -230,6 +241,7 @@ def test_an_imported_record_is_found_under_its_own_id_and_never_overwrites(broke
     made = broker.experiments
     record = made.wait_for(made.submit(shape(), "me"), END_S)
     copy = record.to_json().replace(record.id, "importimport")
+    assert experiment_record.holds_experiment(copy.encode())
     made.keep(experiment_record.read(copy.encode()))
     found = made.record("importimport")
     assert imported_at(found) is not None
@@ -268,10 +280,13 @@ def test_the_command_line_prints_one_table(broker: Broker, tmp_path: Path, capsy
     assert "--rows is 1,x" in capsys.readouterr().err
 
 
-def test_drafts_are_foretold_checked_and_the_tokens_are_greedys(worker: Worker) -> None:
-    asked = LookupRequest(model=MODEL, prompt="one two one two one two one", max_new_tokens=24, drafts=4)
+@pytest.mark.parametrize("weights", [None, pytest.param("int8", marks=needs_kernels)])
+def test_drafts_are_foretold_checked_and_the_tokens_are_greedys(weights: str | None, worker: Worker) -> None:
+    asked = LookupRequest(
+        model=MODEL, prompt="one two one two one two one", max_new_tokens=24, drafts=4, weights=weights
+    )
     job = ExperimentJob(
-        id="lookuplookup",
+        id="lookuppacked" if weights else "lookuplookup",
         created_at="2026-01-02T03:04:05+00:00",
         request=asked,
         ceilings=made_up_ceilings(worker.device),
@@ -285,6 +300,8 @@ def test_drafts_are_foretold_checked_and_the_tokens_are_greedys(worker: Worker) 
     assert measured(said[0]) == 0
     assert [point.predicted_ns for point in said[0].points] == [point.predicted_ns for point in final.points]
     assert final.same_as_greedy is True
+    assert final.model is not None
+    assert final.model.weight_format == (weights or "fp32")
     assert measured(final) == len(final.points)
     assert 1 + sum(point.check.gained for point in final.points) == len(final.token_ids) == 24
     assert len(final.greedy_ns) == 2 * 23

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from records import run as small_run
 from service import new_store
 
-from engine import experiment_record, ledger, levers, lookup, recorded
+from engine import experiment_record, ledger, levers, lookup, lookups, recorded
 from engine.errors import LabError
 from engine.levers import Lever, LeversRecord
 from engine.record import Run, RunRequest
@@ -120,6 +121,51 @@ def test_a_forecast_is_kept_and_found_by_its_run(demo: Run, forecast: LeversReco
     assert (row.id, row.belongs_to) == (forecast.id, demo.id)
     assert store.get_experiment(forecast.id) == forecast
     assert experiment_record.from_json(forecast.to_json()) == forecast
+
+
+def test_a_forecast_survives_its_file(forecast: LeversRecord) -> None:
+    again = experiment_record.read(forecast.to_json().encode())
+    assert again.model_dump(exclude={"imported_at"}) == forecast.model_dump()
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        (("base", "step_ns"), 0, "base.step_ns is wrong"),
+        (("base", "tokens_per_s"), 1e300, "base.tokens_per_s is wrong"),
+        (("levers", 0, "gain"), -1, "gain is wrong"),
+        (("levers", 0, "gain"), 40.0, "gives 40.00 times the tokens; its own figures give"),
+        (("levers", 0, "name"), "weights-int8", "names a lever twice"),
+        (("levers", 0, "foretold_acceptance"), 1.5, "foretold_acceptance is wrong"),
+        (("levers", 0, "request", "batch"), 0, "The batch is 0"),
+        (("levers", 0, "what", "template"), "{x:>99999999}", "plain names in braces"),
+    ],
+)
+def test_a_forged_forecast_is_refused_in_one_sentence(
+    path: tuple[object, ...], value: object, sentence: str, forecast: LeversRecord
+) -> None:
+    document = json.loads(forecast.to_json())
+    place = document
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    with pytest.raises(LabError) as refused:
+        experiment_record.read(json.dumps(document).encode())
+    assert sentence in str(refused.value)
+
+
+def test_a_run_with_packed_weights_has_drafts_too(demo: Run) -> None:
+    assert demo.model is not None
+    packed = demo.model_copy(
+        update={
+            "model": demo.model.model_copy(update={"weight_format": "int8"}),
+            "request": demo.request.model_copy(update={"weights": "int8"}),
+        }
+    )
+    found = lever(levers.forecast(packed), "lookup")
+    assert found.request is not None
+    assert lookups.of_run(found.request, drafts=found.drafts).weights == "int8"
+    assert found.predicted.tokens_per_s > lever(levers.forecast(demo), "lookup").predicted.tokens_per_s
 
 
 def test_a_miss_has_its_sentence(forecast: LeversRecord) -> None:

@@ -40,6 +40,21 @@ def test_a_sequence_that_ends_before_the_others_is_no_fault() -> None:
     read_run(json.dumps(document).encode())
 
 
+def test_what_a_file_hides_is_found_again_and_said_in_its_verdict() -> None:
+    document = json.loads(run(decode_ns=(9_000_000, 9_100_000, 9_200_000)).to_json())
+    for each in document["steps"]:
+        each["flags"] = []
+    document["summary"]["flags"] = []
+    document["summary"] |= {"verdict": "All is well.", "verdict_sentences": [{"template": "All is well."}]}
+    document["probe"] |= {"after_ns": 14_000_000, "moved": 0.0}
+    again = read_run(json.dumps(document).encode())
+    assert [each.flags for each in again.steps] == [[], *3 * [["beats_roof"]]]
+    assert again.summary is not None
+    assert again.summary.flags == ["beats_roof", "disturbed"]
+    assert "3 of 4 steps lie below the measured roof" in again.summary.verdict
+    assert "All is well" not in again.summary.verdict
+
+
 Spoil = Callable[[dict[str, Any]], object]
 
 
@@ -76,7 +91,9 @@ def _set(*path: str | int, to: Any) -> Spoil:
         (_set("created_at", to="9999-12-31T23:59:59+00:00"), "9999-12-31T23:59:59+00:00, which is still to come"),
         (_set("created_at", to="2026-01-02T03:04:05"), "which is not a moment like"),
         (_set("created_at", to="2026-01-02T03:04:05.123456+00:00"), "which is not a moment like"),
-        (_set("ceilings", "bandwidth", to=[]), "The run's ceilings hold no read bandwidth"),
+        (_set("ceilings", "bandwidth", to=[]), "The record's ceilings hold no read bandwidth"),
+        (_set("ceilings", "bandwidth", 0, "spread", to=-1.0), "a spread that no machine can have"),
+        (lambda d: d.update(kind=d.pop("steps") and "shape"), "The file holds an experiment, not a run"),
         (_set("output", "token_ids", to=[]), "output has 0 tokens"),
         (_set("summary", "tokens_per_s", to=99.0), "The run's summary says tokens_per_s = 99.0; its own steps give"),
         (_set("summary", "ttft_ms", to=None), "The run's summary says ttft_ms = None"),

@@ -6,7 +6,7 @@ import json
 
 import pytest
 import torch
-from records import ceilings, facts, said
+from records import ceilings, facts, run, said
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -14,6 +14,7 @@ from engine import catalogue, experiment_record, matrices, shapes
 from engine.errors import LabError
 from engine.experiment import Predicted, flags
 from engine.imported import imported_at
+from engine.judging import LeastTime, roof_of
 from engine.shapes import ShapePoint, ShapeRecord, ShapeRequest
 
 ANCHOR = "Qwen/Qwen3.8-27B"
@@ -165,10 +166,32 @@ def test_the_ridge_is_that_of_the_ceilings() -> None:
 
 
 def test_faster_than_a_roof_is_flagged_and_never_hidden() -> None:
-    predicted = Predicted(datasheet=50.0, measured_roof=100.0)
-    assert flags(96.0, predicted, 0.05) == []
-    assert flags(94.0, predicted, 0.05) == ["beats_roof"]
-    assert flags(49.0, predicted, 0.05) == ["beats_roof", "beats_datasheet"]
+    """360 MB at 18 GB/s are 20 ms, known to 5 %; the point says itself that the sheet allows 15."""
+    predicted = Predicted(datasheet=15e6, measured_roof=20e6)
+    point = ShapePoint(rows=1, flops=1, moved_bytes=360_000_000, predicted_ns=predicted)
+    assert flags(point, ceilings(), "fp32") == []
+    for ms, found in ((19.1, []), (18.9, ["beats_roof"]), (14.9, ["beats_roof", "beats_datasheet"])):
+        assert flags(point.model_copy(update={"time_ns": ms * 1e6}), ceilings(), "fp32") == found
+
+
+def test_the_ceiling_that_makes_the_roof_lends_its_spread() -> None:
+    """1 MB is read at 100 GB/s, known to 2 %; 100 MB at 18 GB/s, to 5 %; arithmetic is known to 1 %."""
+    assert roof_of(ceilings(), "fp32", 0, 1e6) == LeastTime(pytest.approx(1e4), 0.02)
+    assert roof_of(ceilings(), "fp32", 0, 1e6, working_set_bytes=1e8) == LeastTime(pytest.approx(1e6 / 18), 0.05)
+    assert roof_of(ceilings(), "fp32", 1e9, 1e6) == LeastTime(pytest.approx(1e7), 0.01)
+    assert roof_of(ceilings(), "int4", 1e9, 1e6) == LeastTime(pytest.approx(1e4), 0.02)
+
+
+def test_what_is_missing_for_a_knee_is_said() -> None:
+    def told(times: dict[int, float]) -> str:
+        return " ".join(map(str, shapes.missing(points(times))))
+
+    assert told({}) == ""
+    assert "A single row was not measured" in told({2: 10.0, 4: 10.0, 8: 40.0})
+    assert "no end of the flat start" in told({1: 10.0, 2: 10.0})
+    assert "A knee takes at least three numbers of rows." in told({1: 10.0, 2: 10.0})
+    assert "Up to 4 rows the time has not doubled" in told({1: 10.0, 2: 10.0, 4: 15.0})
+    assert told({1: 10.0, 2: 10.0, 4: 40.0}) == ""
 
 
 # ---- bad input --------------------------------------------------------------------------------------
@@ -263,6 +286,47 @@ def test_a_forged_record_is_refused_in_one_sentence(path: tuple[object, ...], va
     with pytest.raises(LabError) as refused:
         experiment_record.read(json.dumps(document).encode())
     assert sentence in str(refused.value)
+
+
+def test_a_flag_that_a_file_leaves_out_is_found_again() -> None:
+    document = json.loads(record().to_json())
+    document["points"][0]["time_ns"] = document["points"][0]["predicted_ns"]["measured_roof"] * 0.5
+    document["points"][0]["flags"] = []
+    document["points"][0]["predicted_ns"]["measured_roof"] = 1.0  # a roof lowered by hand hides nothing either
+    document["points"][1]["flags"] = ["beats_roof"]
+    again = experiment_record.read(json.dumps(document).encode())
+    assert [point.flags for point in again.points] == [["beats_roof"], [], []]
+    document["ceilings"] = None
+    document["points"][1]["time_ns"] = document["points"][1]["predicted_ns"]["measured_roof"] * 0.5
+    again = experiment_record.read(json.dumps(document).encode())
+    assert [point.flags for point in again.points] == [[], ["beats_roof"], []], "without ceilings by the roof it names"
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("bandwidth", 0, "working_set_bytes"), 0),
+        (("bandwidth", 0, "working_set_bytes"), 10**12),
+        (("bandwidth", 0, "spread"), -1),
+        (("peak_spread",), 1e300),
+        (("peak_flops_per_s", "fp32"), -5),
+    ],
+)
+def test_ceilings_that_cannot_be_are_refused(path: tuple[object, ...], value: object) -> None:
+    document = json.loads(record().to_json())
+    place = document["ceilings"]
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    with pytest.raises(LabError, match="that no machine can have"):
+        experiment_record.read(json.dumps(document).encode())
+
+
+def test_a_run_is_not_taken_for_an_experiment() -> None:
+    with pytest.raises(LabError, match="holds a run, not an experiment"):
+        experiment_record.read(run().to_json().encode())
+    assert not experiment_record.holds_experiment(run().to_json().encode())
+    assert not experiment_record.holds_experiment(b"{")
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff\xfe", b'{"kind": NaN}', b"[" * 100_000])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from records import MB, ceilings, run, step
 
-from engine.judging import compute_ns, flags, memory_ns, probe_moved, run_flags
+from engine.judging import ceilings_spreads, compute_ns, flags, memory_ns, probe_moved, run_flags, unsteady
 from engine.record import PredictedNs, Probe, Step
 from engine.summary import percentile, summarise
 from engine.verdict import amount, duration, percent, verdict
@@ -97,8 +97,22 @@ def test_a_mixture_is_judged_by_the_experts_it_read_and_not_by_those_expected() 
 
 
 def test_below_the_datasheet_at_all_is_flagged() -> None:
-    assert flags(step(1, 999, predicted_ns=lines(1.0, 1000.0)), MACHINE, "fp32") == ["beats_datasheet"]
-    assert flags(step(1, 1000, predicted_ns=lines(1.0, 1000.0)), MACHINE, "fp32") == []
+    sheet = lines(20e6, 25e6)
+    assert flags(step(1, 24_999_999, predicted_ns=sheet), MACHINE, "fp32") == ["beats_datasheet"]
+    assert flags(step(1, 25_000_000, predicted_ns=sheet), MACHINE, "fp32") == []
+
+
+def test_a_step_is_judged_by_its_own_bytes_and_not_by_the_roof_it_names() -> None:
+    assert flags(step(1, 15_000_000, predicted_ns=lines(1.0)), MACHINE, "fp32") == ["beats_roof"]
+    assert flags(step(1, 15_000_000, predicted_ns=lines(20e6)), None, "fp32") == ["beats_roof"]
+    assert flags(step(1, 15_000_000, predicted_ns=lines(1.0)), None, "fp32") == []
+
+
+def test_spreads_are_steady_until_half_of_the_figure() -> None:
+    assert unsteady([]) is None
+    assert unsteady([0.02, 0.49]) is None
+    assert unsteady([0.02, 3.0, 0.6]) == 3.0
+    assert ceilings_spreads(MACHINE) == [0.02, 0.05, 0.01, 0.0]
 
 
 def test_a_moved_probe_disturbs_the_run_and_not_its_steps() -> None:

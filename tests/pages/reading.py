@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 def said(test: AppTest) -> str:
     """Everything the page says in words, without the backslashes that guard them from Markdown."""
-    kinds = ("title", "subheader", "markdown", "caption", "error", "info", "warning", "code")
+    kinds = ("title", "subheader", "markdown", "text", "caption", "error", "info", "warning", "code")
     return "\n".join(str(element.value).replace("\\", "") for kind in kinds for element in test.get(kind))
 
 

@@ -10,25 +10,10 @@ from reading import figure, link, metrics, press, said, traces
 from streamlit.testing.v1 import AppTest
 
 from engine import hardware, measurements
+from pages._parts import palette
 
 Open = Callable[..., AppTest]
-TITLES = {
-    ("devices.py", "en"): "Devices",
-    ("devices.py", "zh"): "设备",
-    ("batch.py", "en"): "Batch and memory",
-    ("batch.py", "zh"): "批与内存",
-    ("memory.py", "en"): "KV and state",
-    ("memory.py", "zh"): "KV 与状态",
-}
 PAGES = ("devices.py", "batch.py", "memory.py")
-
-
-@pytest.mark.parametrize(("page", "language"), TITLES)
-def test_each_page_in_each_language(page: str, language: str, open_page: Open) -> None:
-    test = open_page(page, lang=language)
-    assert not test.exception
-    assert test.title[0].value == TITLES[page, language]
-    assert not test.error
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -147,7 +132,7 @@ def test_a_batch_of_58_and_where_it_ends(open_page: Open) -> None:
     assert "memory 80 GB" in names
     names = [note["text"] for note in figure(test, "intensity_figure")["figure"]["layout"]["annotations"]]
     assert "limit of decode 93" in names
-    assert "ridge 295" in names
+    assert "ridge of H100 SXM, bf16: 295" in names
     test.select_slider(key="scene_batch").set_value(59).run()
     assert "at most 58 fit" in test.error[0].value
 
@@ -198,6 +183,10 @@ def test_several_models_at_once(open_page: Open) -> None:
     assert table.loc["Qwen/Qwen3-32B", "KV a token"] == "262 kB"  # four times the anchor's
     assert table.loc["Qwen/Qwen3.8-27B", "state"] == "151 MB"
     assert table.loc["Qwen/Qwen3.8-27B", "moved a step"] == "570 MB"
+    drawn = figure(test, "models_figure")["figure"]["data"]
+    lines = [(trace["line"]["color"], trace["line"].get("dash")) for trace in drawn]
+    assert len(set(lines)) == 3
+    assert not {colour for colour, _ in lines} & {value for value in vars(palette).values() if isinstance(value, str)}
     [window] = traces(test, "models_figure", "mistralai/Mistral-7B-v0.1")
     assert window["y"][-1] == window["y"][window["x"].index(4096.0)]
 

@@ -213,6 +213,20 @@ class LiveView {
       button.onclick = () => this.toggle(name)
       return button
     }))
+    if (this.flagged().size) this.part("legend").append(this.flagNote())
+  }
+
+  // Steps faster than they can be: ringed in the chart, and named beside the legend's buttons, for there is no line to hide.
+  flagged() {
+    return new Set(this.kept.flatMap((batch) => batch.index.filter((_, at) => batch.flags[at].some((flag) => flag !== "disturbed"))))
+  }
+
+  flagNote() {
+    const note = document.createElement("span")
+    note.className = "rl-flagged"
+    note.title = this.data.words.about_flagged
+    note.append(swatch("flagged", this.data.colours.floor), this.data.words.flagged)
+    return note
   }
 
   has(name) {
@@ -271,7 +285,7 @@ class LiveView {
   }
 
   drawLegendWhenNew() {
-    const shown = TRACES.filter((name) => this.has(name)).join()
+    const shown = [...TRACES.filter((name) => this.has(name)), this.flagged().size > 0].join()
     if (shown !== this.shown) { this.shown = shown; this.drawLegend() }
   }
 
@@ -288,7 +302,7 @@ class LiveView {
   }
 
   async ringFlagged(plotly) {
-    const flagged = new Set(this.kept.flatMap((batch) => batch.index.filter((_, at) => batch.flags[at].some((flag) => flag !== "disturbed"))))
+    const flagged = this.flagged()
     for (const trace of [0, 1]) {
       const widths = this.node.data[trace].x.map((index) => (flagged.has(index) ? 2.5 : 0))
       await plotly.restyle(this.node, { "marker.line.width": [widths] }, [trace])
@@ -335,6 +349,7 @@ function swatch(name, colour) {
     expected: ["path", { d: "M0 6 H18", stroke: colour, "stroke-width": 2 }],
     roof: ["path", { d: "M0 6 H18", stroke: colour, "stroke-width": 2, "stroke-dasharray": "2 3" }],
     floor: ["path", { d: "M0 6 H18", stroke: colour, "stroke-width": 2, "stroke-dasharray": "6 4" }],
+    flagged: ["circle", { cx: 9, cy: 6, r: 4.2, fill: "none", stroke: colour, "stroke-width": 2.2 }],
   }
   const [tag, attributes] = shapes[name] ?? ["rect", { x: 4, y: 1, width: 10, height: 10, rx: 2, fill: colour }]
   const shape = document.createElementNS(svg.namespaceURI, tag)
