@@ -58,6 +58,11 @@ def own_bytes(context: int = CONTEXT, model: str = ANCHOR) -> int:
     return int(moved["total"] - moved["weights"])
 
 
+def held_bytes(context: int = CONTEXT, model: str = ANCHOR) -> int:
+    """Bytes of memory one sequence of `context` positions takes, beside the weights: a state counts once."""
+    return int(case(model, context=context)["capacity"]["per_request_bytes"])
+
+
 def kv_bytes_per_token(model: str = ANCHOR) -> float:
     """Bytes of KV cache for each token of context."""
     step = case(model)["decode"]
@@ -173,6 +178,7 @@ FIGURES: dict[str, Callable[[], float]] = {
     "kv_equals_state": lambda: case()["limits"]["kv_equals_state_context"],
     "state_equals_replaced": lambda: case()["limits"]["state_equals_replaced_kv_context"],
     "own_mb_4096": lambda: own_bytes() / 1e6,
+    "held_mb_4096": lambda: held_bytes() / 1e6,
     "largest_batch_4096": lambda: case(context=CONTEXT)["capacity"]["max_batch"],
     "limit_intensity_4096": lambda: case(context=CONTEXT)["limits"]["intensity_at_infinite_batch"],
     "intensity_58": lambda: case(context=CONTEXT, batch=CROWD)["decode"]["intensity"],

@@ -25,7 +25,11 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """result follows from terms, by the formula that `id` names."""
+    """result follows from terms, by the formula that `id` names.
+
+    What a sequence moves in a step and what it holds in memory are terms of different names: a state is held once,
+    but read and written back at every step.
+    """
 
     id: str
     result: Value
@@ -90,8 +94,8 @@ def _bytes(document: dict[str, Any], spec: Spec, formats: Formats, convention: C
     terms = {
         "W": Value(moved["weights"], "bytes"),
         "B": Value(batch, "count"),
-        "KV": Value(kv, "bytes"),
-        "state": Value(states, "bytes"),
+        "KV moved": Value(kv, "bytes"),
+        "state moved": Value(states, "bytes"),
         "logits": Value(moved["logits"] / batch, "bytes"),
     }
     return [Formula("step_bytes", Value(moved["total"], "bytes"), terms)]
@@ -106,7 +110,7 @@ def _memory(document: dict[str, Any], spec: Spec, formats: Formats, convention: 
     terms = {
         "M": Value(memory, "bytes"),
         "C": Value(capacity["resident_weight_bytes"], "bytes"),
-        "KV": Value(held.kv_allocated, "bytes"),
-        "state": Value(held.state + held.conv, "bytes"),
+        "KV held": Value(held.kv_allocated, "bytes"),
+        "state held": Value(held.state + held.conv, "bytes"),
     }
     return Formula("largest_batch", Value(capacity["max_batch"], "count"), terms)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from engine import ridge
 from engine.ceilings import Ceilings
 from engine.record import Run, Step
 from engine.shapes import ShapeRecord
@@ -38,6 +37,11 @@ class TwoPhases:
         return self.expected_decode_ns / (self.expected_prefill_ns / self.prompt_tokens)
 
     @property
+    def rest_decode_ns(self) -> float:
+        """What of a written token's time neither its bytes nor its arithmetic account for."""
+        return max(0.0, self.decode_ns - self.roof_decode_ns)
+
+    @property
     def passes(self) -> int:
         """Forward passes the run took: one for the prompt, one for each token but the first."""
         return self.written_tokens
@@ -59,11 +63,6 @@ def two_phases(run: Run) -> TwoPhases | None:
         expected_decode_ns=statistics.median(step.predicted_ns.expected for step in decodes),
         roof_decode_ns=statistics.median(step.predicted_ns.measured_roof for step in decodes),
     )
-
-
-def ridge_rows(ceilings: Ceilings | None, dtype: str = "fp32") -> float | None:
-    """This machine's ridge in rows; None where it has not been measured in that dtype."""
-    return ridge.of_ceilings(ceilings).get(dtype) if ceilings is not None and ceilings.bandwidth else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import streamlit as st
 
+from engine import broker
 from engine.errors import N_
 from pages._lesson import formulas
 from pages._lesson.glossary import TERMS
-from pages._parts import session
+from pages._lesson.plain_terms import Term
+from pages._parts import ridge_words, session
 from pages._parts.links import build_link
 
 PAGES = {
@@ -50,17 +52,28 @@ def way(page: str) -> str:
     return f" [→ {title}]({build_link(session.base_path(), page=page, language=t.language)})"
 
 
+def entry(name: str, term: Term) -> str:
+    """A term's explanation; a ridge is a number too, so it says whose and why there are several."""
+    text = explanation(t(term.name), t(term.text))
+    if name == "ridge":
+        machine = ridge_words.machine(t, broker.current().machine().ceilings)
+        text = t.paragraph([text, ridge_words.card(t), machine, ridge_words.why(t)])
+    return text + way(term.page)
+
+
+def is_wanted(name: str, term: Term) -> bool:
+    """Whether what was typed is a term's id, or stands in its name, in its other names or in its explanation."""
+    written = (term.name, *term.also, term.text)
+    return wanted == name or any(wanted in t(each).lower() for each in written)
+
+
 shown = sorted(
-    (
-        (t(term.name), explanation(t(term.name), t(term.text)) + way(term.page))
-        for name, term in TERMS.items()
-        if wanted in t(term.name).lower() or wanted in t(term.text).lower() or wanted == name
-    ),
-    key=lambda each: (each[0] or each[1]).lower(),
+    ((t(term.name), entry(name, term)) for name, term in TERMS.items() if is_wanted(name, term)),
+    key=lambda each: each[0].lower(),
 )
 if not shown:
     st.info(t("No term of the lab has this in its name or explanation."))
 with st.container(key="glossary"):
-    st.markdown("\n".join(f"- **{name}**: {text}" if name else f"- {text}" for name, text in shown))
+    st.markdown("\n".join(f"- **{name}**: {text}" for name, text in shown))
 st.header(t("Formulas"))
 formulas.show(t)

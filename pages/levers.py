@@ -8,7 +8,7 @@ from engine import broker
 from engine.errors import LabError
 from engine.record import Run
 from engine.store import RunRow
-from pages._parts import lever_results, lever_view, runs, session
+from pages._parts import lever_chart, lever_results, lever_view, runs, session
 from pages._parts.plain import plain
 from pages._parts.words import Words
 
@@ -126,5 +126,14 @@ if shown is not None:
             st.fragment(going_on, run_every=0.8)()
         if is_kept:
             st.caption(t("Predicted {when}, before any of the measurements.", when=t.moment(forecast.created_at)))
-        lever_view.chart(t, forecast, results)
+        lever_chart.own(t, forecast, results)
         lever_view.table(t, forecast, results, pull=pull, can_measure=here and not busy)
+        st.subheader(t("Another device, another model"))
+        st.caption(
+            t(
+                "This is not the run above made faster: each is held against the device or the model it replaces, by "
+                "the roof of both, so these gains and those above do not multiply. They are predicted only."
+            )
+        )
+        lever_chart.replaced(t, forecast)
+        lever_view.replaced(t, forecast)

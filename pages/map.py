@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from engine import lesson
-from pages._lesson import evidence
+from pages._lesson import evidence, small_model
 from pages._lesson.accelerations import MAP, Acceleration
 from pages._parts import session
 from pages._parts.words import Words
@@ -39,6 +39,6 @@ st.markdown(
 )
 for number, each in enumerate(MAP, 1):
     entry(t, number, each)
-evidence.small_model(t)
+small_model.show(t)
 evidence.questions(t)
 evidence.last_words(t)

@@ -48,7 +48,7 @@ def table(t: Words, chosen: list[str], view: scene.Scene) -> None:
                 t("KV a token"): t.size(one.kv_held[0]),
                 t("KV held"): t.size(at.kv_held[0]),
                 **{names[kind]: t.size(at.parts_held[kind][0]) for kind in ("window", "latent", "conv")},
-                t("state"): t.size(at.state_held[0]),
+                t("state held"): t.size(at.state_held[0]),
                 t("moved a step"): t.size(at.moved[0]),
                 t("context up to"): t.number(spec.max_position),
             }

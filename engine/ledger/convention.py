@@ -95,14 +95,15 @@ TRANSFORMERS = Convention(
 )
 EXPLAINED = {
     "lesson": N_(
-        "The lesson's convention: the head at every prompt position, causal attention as T^2/2, no FLOPs for recurrent "
-        "states, no norms of hidden size, conv states or logits among the bytes, no KV write in decode; memory as "
-        "marketed."
+        "Counted as the lesson counts: scores for every position of the prompt; a token of the prompt attends to half "
+        "of the prompt, on average; the arithmetic of recurrent states is left out, and so are the bytes of small "
+        "things (norms, convolution states, scores) and of the entry that a decode step adds to the cache; memory is "
+        "what the card is sold with."
     ),
     "engine": N_(
-        "This engine's convention: the head at the last position only, attention over T(T+1)/2 pairs, FLOPs of "
-        "recurrent states, and everything a step reads and writes - norms, embedding rows, the new KV, conv states, "
-        "logits - with memory as usable where that is known."
+        "Counted as this engine works: scores for the last position only; each token attends to itself and to all "
+        "before it; the arithmetic of recurrent states is counted, and every byte that a step reads or writes, small "
+        "things included; memory is what can be used of it, where that is known."
     ),
     "transformers": N_(
         "What transformers' plain path does: every pair of the attention square, the head at every position, latent "

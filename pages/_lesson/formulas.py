@@ -14,7 +14,8 @@ from pages._parts.plain import plain
 from pages._parts.scene import Scene
 from pages._parts.words import Words
 
-# id -> title, the formula, its result's letter, and the same with numbers in its letters' places.
+# id -> title, the formula, its result's letter, and the same with numbers in its letters' places. Names in braces are
+# words of the reader's language.
 WRITTEN: dict[str, tuple[str, str, str, str]] = {
     "step_time": (N_("Time of a step"), "t ≥ max(FLOPs / π, bytes / β)", "t", "max({FLOPs} / {π}, {bytes} / {β})"),
     "intensity": (N_("Arithmetic intensity"), "I = FLOPs / bytes", "I", "{FLOPs} / {bytes}"),
@@ -22,16 +23,23 @@ WRITTEN: dict[str, tuple[str, str, str, str]] = {
     "rate": (N_("Tokens a second"), "r = B / t", "r", "{B} / {t}"),
     "step_bytes": (
         N_("Bytes of a decode step"),
-        "bytes = W + B × (KV + state + logits)",
+        "bytes = W + B × ({KV moved} + {state moved} + {logits})",
         "bytes",
-        "{W} + {B} × ({KV} + {state} + {logits})",
+        "{W} + {B} × ({KV moved} + {state moved} + {logits})",
     ),
     "largest_batch": (
         N_("Largest batch"),
-        "B* = ⌊(M − C) / (KV + state)⌋",
+        "B* = ⌊(M − C) / ({KV held} + {state held})⌋",
         "B*",
-        "⌊({M} − {C}) / ({KV} + {state})⌋",
+        "⌊({M} − {C}) / ({KV held} + {state held})⌋",
     ),
+}
+NAMES = {
+    "KV moved": N_("KV moved"),
+    "state moved": N_("state moved"),
+    "KV held": N_("KV held"),
+    "state held": N_("state held"),
+    "logits": N_("logits"),
 }
 LETTERS: dict[str, str] = {
     "t": terms.STEP_TIME,
@@ -45,12 +53,15 @@ LETTERS: dict[str, str] = {
     "β": terms.BANDWIDTH,
     "B": terms.BATCH,
     "W": terms.WEIGHTS,
-    "KV": terms.KV_CACHE,
-    "state": terms.STATE,
+    "KV moved": N_("The cache of one sequence, as far as a step reads and writes it: all of it, and a new entry."),
+    "state moved": N_("The state of one sequence as a step moves it: read as a whole and written back, so it counts "
+                      "twice."),
+    "KV held": N_("The room that the cache of one sequence takes in memory."),
+    "state held": N_("The room that the state of one sequence takes in memory: once."),
     "logits": terms.LOGITS,
     "M": N_("M: the device's memory."),
     "C": N_("C: the whole checkpoint, parts that a step does not read included."),
-}
+}  # fmt: skip
 
 
 def show(t: Words) -> None:
@@ -90,13 +101,15 @@ def _one(t: Words, formula: Formula) -> None:
     values = {name: said(t, value) for name, value in formula.terms.items()}
     with st.container(border=True, gap="xsmall"):
         st.markdown(f"**{t(title)}**")
-        st.text(written)
+        names = {name: t(word) for name, word in NAMES.items()}
+        st.text(_fill(written, names))
         sign = "≥" if formula.id == "step_time" else "="
         st.text(f"{said(t, formula.result)} {sign} {_fill(filled, values)}")
         with st.container(horizontal=True, gap="xxsmall"):
             for name in (letter, *formula.terms):
+                shown = names.get(name, name)
                 with st.popover(
-                    name, type="tertiary", key=f"letter_{formula.id}_{name}", help=t("What is {term}?", term=name)
+                    shown, type="tertiary", key=f"letter_{formula.id}_{name}", help=t("What is {term}?", term=shown)
                 ):
                     st.markdown(t(LETTERS[name]))
                     st.markdown(f"**{plain(said(t, formula.result) if name == letter else values[name])}**")

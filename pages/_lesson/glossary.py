@@ -7,22 +7,13 @@ page *Words* lists all of them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from engine.errors import N_
+from pages._lesson.plain_terms import OWN, Term
 from pages._parts import terms
 from pages._parts.words import Words
 
 MARK = re.compile(r"\[([^\]]+)\]\(term:([a-z_]+)\)")
-
-
-@dataclass(frozen=True)
-class Term:
-    """A term as written, its explanation, and the address of the page where it is at work."""
-
-    name: str
-    text: str
-    page: str = ""
 
 
 # Explanations of `pages._parts.terms` by the name of their constant: how the term is written, and its page.
@@ -32,6 +23,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "TTFT": (N_("TTFT, time to first token"), ""),
     "TPOT": (N_("TPOT, time per output token"), ""),
     "TOKENS_PER_S": (N_("tokens a second"), ""),
+    "TOKENS_PER_S_MEAN": (N_("tokens a second, the mean"), ""),
     "MBU": (N_("MBU, memory bandwidth utilisation"), ""),
     "MFU": (N_("MFU, model FLOPs utilisation"), ""),
     "EXPECTED_ERROR": (N_("prediction error"), ""),
@@ -48,6 +40,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "HEAD": (N_("head"), "steps"),
     "KNEE": (N_("knee"), "shapes"),
     "FLAT_START": (N_("flat start"), "shapes"),
+    "FLAGGED": (N_("flagged step"), ""),
     "MEASURED_ROWS": (N_("measured product"), "shapes"),
     "MEASURED_STEPS": (N_("measured steps"), ""),
     "LAUNCH": (N_("launch cost"), "machine"),
@@ -59,6 +52,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "MIN_P": (N_("min-p"), ""),
     "SEED": (N_("seed"), ""),
     "DTYPE": (N_("number format"), ""),
+    "WEIGHT_FORMAT": (N_("weight format"), "levers"),
     "PERPLEXITY": (N_("perplexity"), "levers"),
     "LENGTH": (N_("length"), ""),
     "CONVENTION": (N_("convention"), "roofline"),
@@ -85,56 +79,39 @@ _NAMES: dict[str, tuple[str, str]] = {
     "WINDOW": (N_("sliding window"), "memory"),
     "LATENT": (N_("latent attention (MLA)"), "memory"),
     "LATENT_FORM": (N_("form of latent attention"), ""),
+    "CLOCK": (N_("free-running steps"), ""),
+    "LAUNCHES": (N_("CUDA graph"), ""),
     "FORETOLD": (N_("foretold"), "levers"),
 }
-# Terms that only the lesson uses.
-_OWN: dict[str, Term] = {
-    "token": Term(
-        N_("token"), N_("A piece of text the model reads or writes at once: a word, part of one, or a sign."), "steps"
-    ),
-    "gemm": Term(
-        N_("GEMM and GEMV"),
-        N_("A matrix times many rows (GEMM), or times a single one (GEMV): the same weights read, more or less done."),
-        "shapes",
-    ),
-    "greedy": Term(
-        N_("greedy"), N_("Always taking the likeliest next token, so that the same prompt gives the same text."), ""
-    ),
-    "speculative": Term(
-        N_("speculative decoding"),
-        N_(
-            "A cheap draft guesses several tokens; one pass of the model checks them all and keeps those it "
-            "agrees with."
-        ),
-        "levers",
-    ),
-    "quantisation": Term(
-        N_("quantisation"), N_("Holding each weight in fewer bits, so that a step has fewer bytes to read."), "roofline"
-    ),
-    "mixture": Term(
-        N_("mixture of experts"),
-        N_("A model whose layers hold many feed-forward blocks, of which each token uses only a few."),
-        "map",
-    ),
-    "gqa": Term(
-        N_("grouped queries (GQA)"),
-        N_("Several query heads share one head of keys and values, so the cache is smaller."),
-        "memory",
-    ),
-    "goodput": Term(
-        N_("goodput"), N_("Requests a second that meet both limits, on the first token and on each further one."), "map"
-    ),
+
+
+# How charts and tables write some of them where they have no room for the whole name.
+_ALSO: dict[str, tuple[str, ...]] = {
+    "TOKENS_PER_S": (N_("tokens/s"),),
+    "RIDGE": (N_("ridge"),),
+    "EXPECTED": (N_("expected"),),
+    "ROOF": (N_("roof"),),
+    "FLOOR": (N_("floor"), N_("datasheet roof")),
+    "FORETOLD": (N_("predicted"), N_("predicted only")),
+    "MEASURED_STEPS": (N_("measured"),),
+    "BYTES": (N_("bytes"), N_("bytes moved")),
+    "HELD": (N_("state held"), N_("KV held")),
+    "MOVED": (N_("moved a step"), N_("moved each step"), N_("state moved"), N_("KV moved")),
+    "LATENT": (N_("compressed KV (latent)"),),
+    "LATENT_FORM": (N_("absorbed"), N_("re-expanded")),
+    "CLOCK": (N_("waited for"), N_("freely, greedy")),
+    "LAUNCHES": (N_("op by op"), N_("as a graph")),
 }
 
 
 def _collected() -> dict[str, Term]:
-    """All explanations of the lab; one that has no name of its own yet stands for itself."""
+    """All explanations of the lab; one that has no name of its own yet stands for itself, and a test fails."""
     explained = {name: text for name, text in vars(terms).items() if name.isupper() and isinstance(text, str)}
     found = {}
     for constant, text in explained.items():
         name, page = _NAMES.get(constant, ("", ""))
-        found[constant.lower()] = Term(name, text, page)
-    return found | _OWN
+        found[constant.lower()] = Term(name, text, page, _ALSO.get(constant, ()))
+    return found | OWN
 
 
 TERMS = _collected()

@@ -64,8 +64,8 @@ BELIEFS: tuple[Belief, ...] = (
     Belief(
         N_("“Prefill is always bound by compute.”"),
         N_(
-            "Only from about {ridge} tokens on. Four tokens have an intensity of {prefill_4_intensity} and "
-            "wait for bytes: {prefill_4_ms} ms, as much as one written token."
+            "Only a prompt of more than about {ridge} tokens is, on an H100 in bf16. Four tokens have an intensity of "
+            "{prefill_4_intensity} and wait for bytes: {prefill_4_ms} ms, as much as one written token."
         ),
         N_("A prompt of four tokens"),
         {"ridge": 0, "prefill_4_intensity": 1, "prefill_4_ms": 2},
@@ -75,12 +75,12 @@ BELIEFS: tuple[Belief, ...] = (
     Belief(
         N_("“A batch that is large enough uses all of the compute.”"),
         N_(
-            "The weights are shared, {own_mb_4096} MB of cache and state for each sequence at a context of "
-            "4,096 are not. So the intensity nears {limit_intensity_4096} and never reaches {ridge}; and "
-            "{largest_batch_4096} sequences fill 80 GB."
+            "The weights are shared; the {own_mb_4096} MB of cache and state that each sequence moves in a step at a "
+            "context of 4,096 are not. So the intensity nears {limit_intensity_4096} and never reaches the H100's "
+            "{ridge}; and {largest_batch_4096} sequences, which hold {held_mb_4096} MB each, fill 80 GB."
         ),
         N_("58 sequences, then 59"),
-        {"own_mb_4096": 0, "limit_intensity_4096": 0, "ridge": 0, "largest_batch_4096": 0},
+        {"own_mb_4096": 0, "held_mb_4096": 0, "limit_intensity_4096": 0, "ridge": 0, "largest_batch_4096": 0},
         page="batch",
         query=ON_CARD | {"batch": "58", "context": "4096"},
     ),

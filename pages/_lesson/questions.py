@@ -7,30 +7,12 @@ itself never comes here: it is locked in, compared and kept in the browser.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from engine import lesson, lesson_measured
-from engine.ceilings import Ceilings
-from engine.record import Run
+from engine import lesson, ridge
 from pages._lesson.answers import Answer, choice, measured, number, predicted
+from pages._lesson.known import Known
 from pages._parts.words import Words
-
-
-@dataclass(frozen=True)
-class Known:
-    """What has been measured: the run on show, this machine's ceilings, its newest shape and its newest batch sweep."""
-
-    run: Run | None
-    ceilings: Ceilings | None
-    shape: lesson_measured.MatrixRatio | None = None
-    batch: lesson_measured.BatchGain | None = None
-
-    @property
-    def phases(self) -> lesson_measured.TwoPhases | None:
-        """The run's two phases, where it has both."""
-        return lesson_measured.two_phases(self.run) if self.run is not None else None
-
 
 Asked = dict[str, Any]
 
@@ -68,8 +50,8 @@ def _request(t: Words, known: Known) -> Asked:
     engine = t.number(lesson.figure("paper_passes_engine"))
     phases = known.phases
     answers = [
-        Answer("predicted", t("counted as the text counts"), text),
-        Answer("predicted", t("as this lab's engine counts"), engine),
+        Answer("predicted", t("with a pass for each of the {output} new tokens", output=output), text),
+        Answer("predicted", t("where the first of them is picked from the prompt's own pass, as here"), engine),
     ]
     if phases is not None:
         shown = t(
@@ -79,20 +61,29 @@ def _request(t: Words, known: Known) -> Asked:
             passes=t.number(phases.passes),
         )
         answers.append(Answer("measured", t("the run on this page"), shown))
+    said = {"prompt": t.number(prompt), "output": t.number(output)}
     return choice(
         t(
-            "A prompt of {prompt} tokens and an answer of {output}: how many times does the model go through "
-            "all its weights?",
-            prompt=t.number(prompt),
-            output=t.number(output),
+            "A prompt of {prompt} tokens and an answer of {output}: how often does the model go through all its "
+            "weights?",
+            **said,
         ),
-        {"15": t("15 times"), "6": t("6 times"), "5": t("5 times"), "1": t("once")},
-        ("6", "5"),
+        {
+            "each": t("once for each of the {all} tokens", all=t.number(prompt + output)),
+            "prompt-once": t("once for the whole prompt, then once for each new token"),
+            "phase": t("twice: once to read and once to write"),
+            "once": t("once"),
+        },
+        ("prompt-once",),
         answers,
         t(
-            "One pass reads the whole prompt, then one pass writes each token: 1 + 5. But the last row of the "
-            "first pass already holds the scores of the first new token. An engine that picks it there saves "
-            "one pass, and this one does."
+            "That makes 1 + {output} = {text} passes, and on paper it is counted so. But the pass over the prompt ends "
+            "with the scores of the next token already. An engine that picks the first new token there, as this one "
+            "does, needs one pass less for the same text: 1 + {less} = {engine}.",
+            text=text,
+            engine=engine,
+            less=t.number(output - 1),
+            **said,
         ),
     )
 
@@ -133,18 +124,20 @@ def _where_it_fails(t: Words, known: Known) -> Asked:
 
 
 def _roofline(t: Words, known: Known) -> Asked:
-    answers = [predicted(t, t("an H100, everything counted"), lesson.figure("compute_bound_from"))]
-    here = lesson_measured.ridge_rows(known.ceilings)
-    if here is not None:
-        answers.append(measured(t, t("this machine's own ridge, in rows"), here))
+    answers = [predicted(t, t("an H100 in bf16, everything counted"), lesson.figure("compute_bound_from"))]
+    if known.ceilings is not None and known.ceilings.bandwidth:
+        for dtype, rows in ridge.of_ceilings(known.ceilings).items():
+            answers.append(measured(t, t("this machine's own ridge in {dtype}, in rows", dtype=dtype), rows))
     return number(
         t("From how many prompt tokens on does an H100 wait for its arithmetic and no longer for bytes?"),
         t("tokens"),
         (1, 100_000),
         answers,
         t(
-            "Two bytes a weight and two operations for each row: with 16-bit weights rows and operations a "
-            "byte are one number."
+            "Two bytes a weight and two operations for each row: with 16-bit weights rows and operations a byte are "
+            "one number, and the weights alone would give {ridge}. The cache and the state that the pass writes are "
+            "bytes too, so it takes a few tokens more.",
+            ridge=t.number(lesson.figure("ridge"), 0),
         ),
     )
 
@@ -177,15 +170,15 @@ def _two_phases(t: Words, known: Known) -> Asked:
         ("same",),
         answers,
         t(
-            "Both bring in the same weights, and that is what takes the time. On a small processor the prefill "
-            "is longer, because its ridge lies at a few rows already."
+            "Both bring in the same weights, and that is what takes the time. Where the prompt has more rows than the "
+            "machine's ridge, as on many processors, the prefill takes longer than a written token."
         ),
     )
 
 
 def _one_matrix(t: Words, known: Known) -> Asked:
     answers = [predicted(t, t("an H100, predicted"), lesson.figure("matrix_2048_over_1"))]
-    here = known.shape or lesson_measured.matrix_ratio(known.ceilings or (known.run.ceilings if known.run else None))
+    here = known.matrix
     if here is not None:
         label = t("{k} × {n} with {rows} rows, measured", k=here.k, n=here.n, rows=t.number(here.rows))
         answers.append(measured(t, label, here.ratio))
@@ -235,22 +228,25 @@ def _batch(t: Words, known: Known) -> Asked:
 
 
 def _misconceptions(t: Words, known: Known) -> Asked:
-    answers = [
-        Answer("predicted", t("speed from A100 to H100"), f"× {t.number(lesson.figure('speed_a100_h100'), 2)}"),
-        Answer("predicted", t("batch that fits in 80 GB"), t.number(lesson.figure("largest_batch_4096"))),
-        Answer("predicted", t("prompt bound by compute from"), t.number(lesson.figure("compute_bound_from"))),
-    ]
-    return choice(
-        t("Which of these four sentences is true?"),
-        {
-            "slow": t("Writing is slow because the model has so much to compute."),
-            "card": t("A card with three times the compute writes three times as fast."),
-            "prompt": t("A prompt that is long enough is bound by compute."),
-            "batch": t("A batch that is large enough uses all of the compute."),
-        },
-        ("prompt",),
-        answers,
-        t("The other three are what many believe. Below each can be tried."),
+    compute = lesson.figure("compute_a100_h100")
+    return number(
+        t(
+            "The compute of an H100 is {factor} times that of an A100. How many times as many tokens a second does one "
+            "sequence get?",
+            factor=t.number(compute, 2),
+        ),
+        t("times"),
+        (0.5, 20),
+        [
+            predicted(t, t("tokens a second, predicted"), lesson.figure("speed_a100_h100")),
+            predicted(t, t("compute, by the data sheets"), compute),
+        ],
+        t(
+            "The bandwidth grew from {before} to {after} TB/s, and a token waits for bytes. So the second of the four "
+            "sentences is false. The page below has all four; each of them falls by a number.",
+            before=t.number(lesson.figure("a100_tb_per_s"), 3),
+            after=t.number(lesson.figure("h100_tb_per_s"), 2),
+        ),
     )
 
 

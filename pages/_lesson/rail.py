@@ -11,19 +11,16 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
-from engine import broker, lesson, lesson_measured
-from engine.errors import LabError
-from engine.experiment import Kind
-from engine.experiment_record import AnyRecord
-from engine.record import Run
-from engine.shapes import ShapeRecord
-from engine.sweeps import SweepRecord
-from pages._lesson import glossary, questions, steps
-from pages._lesson.steps import STEPS, Found, Step
-from pages._parts import components, runs, session
+from engine import lesson
+from pages._lesson import addresses, glossary, questions, recap
+from pages._lesson.addresses import Found
+from pages._lesson.here import here
+from pages._lesson.known import known
+from pages._lesson.steps import BY_ID, DONE, STEPS, Step
+from pages._parts import components, session
 from pages._parts.words import Words
 
-SCRIPTS = ("kept.js", "rich.js", "guess.js", "card.js")
+SCRIPTS = ("kept.js", "rich.js", "guess.js", "recap.js", "card.js")
 _path = components.component(
     "roofline_path", Path(__file__).parent / "card", "card.html", ("rich.css", "card.css"), SCRIPTS
 )
@@ -34,9 +31,11 @@ def show(t: Words, page: str) -> None:
     found = _asked(page)
     if found is None:
         return
+    if found.step.page != page and "step" in st.query_params:
+        _go(t, found.step, project=st.query_params.get("project") == "1")
+    if page == DONE.page:  # it shows all of the path, or its end, itself
+        return
     if found.step.page != page:
-        if "step" in st.query_params:
-            _go(t, found.step, project=st.query_params.get("project") == "1")
         _mount(t, {"mode": "away", "current": found.step.id})
         return
     project = st.query_params.get("project") == "1"
@@ -48,12 +47,23 @@ def overview(t: Words) -> None:
     _mount(t, {"mode": "overview", "current": None})
 
 
+def at_the_end() -> bool:
+    """Whether the address asks for the end of the path."""
+    return addresses.find(st.query_params.get("step", "")).step is DONE
+
+
+def end(t: Words) -> None:
+    """Every question with the reader's guess and what was found, and where to go on."""
+    project = st.query_params.get("project") == "1"
+    _mount(t, {"mode": "end", "current": DONE.id, "project": project, **recap.recap(t)})
+
+
 def _asked(page: str) -> Found | None:
     """The address decides; after a switch between pages, which drops it, the session reminds it of its own page."""
     raw = st.query_params.get("step")
     if raw is not None:
-        found = steps.find(raw)
-        st.session_state["path_step"] = found.step.id
+        found = addresses.find(raw)
+        st.session_state["path_step"] = None if found.step is DONE else found.step.id  # who is done has left the path
         if found.asked is not None:
             st.session_state["path_notice"] = found
         if raw != found.step.id:
@@ -63,7 +73,7 @@ def _asked(page: str) -> Found | None:
     kept = st.session_state.get("path_step")
     if kept is None:
         return None
-    step = steps.BY_ID[kept]
+    step = BY_ID[kept]
     if step.page == page:
         st.query_params["step"] = step.id
     return Found(step)
@@ -72,14 +82,21 @@ def _asked(page: str) -> Found | None:
 def _go(t: Words, step: Step, *, project: bool = False) -> None:
     """To a step's page, with its settings."""
     st.session_state["path_step"] = step.id
-    query = steps.query(step, t.language) | ({"project": "1"} if project else {})
+    query = addresses.query(step, t.language) | ({"project": "1"} if project else {})
     st.switch_page(f"{step.page or 'live_run'}.py", query_params=query)
 
 
 def _mount(t: Words, data: dict[str, Any]) -> None:
     told = _path(
         key="path",
-        data={"project": False, "locale": t.language, "words": _words(t), "steps": _steps(t), **data},
+        data={
+            "project": False,
+            "locale": t.language,
+            "words": _words(t),
+            "steps": [_listed(t, step) for step in STEPS],
+            "end": _listed(t, DONE),
+            **data,
+        },
         on_go_change=lambda: None,
     )
     wanted = told.get("go")
@@ -88,77 +105,32 @@ def _mount(t: Words, data: dict[str, Any]) -> None:
         st.query_params.pop("step", None)
         st.query_params.pop("project", None)
         st.rerun()
-    if wanted in steps.BY_ID:
+    if wanted in BY_ID:
         st.session_state["path_notice"] = None
-        _go(t, steps.BY_ID[wanted])
+        _go(t, BY_ID[wanted])
 
 
-def _steps(t: Words) -> list[dict[str, str]]:
-    base = session.base_path()
-    return [
-        {
-            "id": step.id,
-            "title": t(step.title),
-            "time": t("about {minutes} min", minutes=step.minutes),
-            "href": f"{base}/{step.page}?{urlencode(steps.query(step, t.language))}",
-        }
-        for step in STEPS
-    ]
+def _listed(t: Words, step: Step) -> dict[str, str]:
+    return {
+        "id": step.id,
+        "title": t(step.title),
+        "time": t("about {minutes} min", minutes=step.minutes),
+        "href": f"{session.base_path()}/{step.page}?{urlencode(addresses.query(step, t.language))}",
+    }
 
 
 def _card(t: Words, found: Found) -> dict[str, Any]:
     step = found.step
     filled = {name: t.number(lesson.figure(name), digits) for name, digits in step.figures.items()}
     said = {"idea": t(step.idea, **filled), "do": t(step.do), "see": t(step.see, **filled)}
-    question = questions.ask(t, step.id, _known(step.id))
+    found_here = known(step.id)
+    question = questions.ask(t, step.id, found_here)
     terms = glossary.mentioned(t, *said.values(), question["text"], question["why"])
     notice = None
     if found.asked is not None:
         notice = t("The path has no step {asked}; this is the nearest one.", asked=found.asked)
-    return {"card": {**said, "question": question, "terms": terms}, "notice": notice}
-
-
-def _known(step: str) -> questions.Known:
-    """The run on show once it has ended; this machine's ceilings; the experiments that a step asks about."""
-    return questions.Known(
-        _run_on_show(),
-        broker.current().machine().ceilings,
-        _newest_shape() if step == "one-matrix" else None,
-        _newest_batch() if step == "batch" else None,
-    )
-
-
-def _run_on_show() -> Run | None:
-    """The run of the address once it has ended, else the one that ships where the address has none."""
-    run_id = st.session_state.get("run_id")
-    if run_id is None:
-        return runs.shipped()
-    try:
-        run = runs.find(run_id)
-    except LabError:  # the page says so itself
-        return None
-    return run if isinstance(run, Run) else None
-
-
-def _newest_shape() -> lesson_measured.MatrixRatio | None:
-    found = _newest("shape", None)
-    return lesson_measured.shape_ratio(found) if isinstance(found, ShapeRecord) else None
-
-
-def _newest_batch() -> lesson_measured.BatchGain | None:
-    found = _newest("sweep", "batch")
-    return lesson_measured.batch_gain(found) if isinstance(found, SweepRecord) else None
-
-
-def _newest(kind: Kind, what: str | None) -> AnyRecord | None:
-    """The newest experiment of a kind that was measured here to its end."""
-    experiments = broker.current().experiments
-    try:
-        rows = [row for row in experiments.newest(kind, 20) if row.state == "done" and not row.imported]
-        found = next((row for row in rows if what is None or row.what == what), None)
-        return None if found is None else experiments.record(found.id)
-    except LabError:  # a store that cannot be read is said elsewhere
-        return None
+    card = {**said, "question": question, "terms": terms, "here": here(t, step.id, found_here)}
+    return {"card": card, "notice": notice}
 
 
 def _words(t: Words) -> dict[str, str]:
@@ -186,8 +158,16 @@ def _words(t: Words) -> dict[str, str]:
         "again": t("Guess again"),
         "to_do": t("Do"),
         "to_see": t("See"),
+        "to_know": t("Here"),
+        "open_run": t("Open this run"),
         "away": t("You are on the path, off its page. Back to:"),
         "go_on": t("Go on with:"),
         "begin": t("Begin"),
         "forget": t("Forget what this browser remembers"),
+        "step": t("Step"),
+        "print": t("Print"),
+        "close": t("{close} of {given} guesses were right, or within a factor of two."),
+        "no_guess": t("no guess yet"),
+        "nothing_measured": t("nothing to measure"),
+        "onward": t("Where to go on"),
     }

@@ -1,12 +1,10 @@
 """The path: its steps in order, the page each uses and with which settings, and what each says. Pure data.
 
-A step's id is its address (`?step=batch`) and permanent. One that was renamed is listed in ALIASES; any other that is
-not known leads to the nearest.
+What is read before the question never speaks of something that only the answered step shows.
 """
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field
 
 from engine import lesson
@@ -48,11 +46,14 @@ STEPS: tuple[Step, ...] = (
         "",
         N_("The question"),
         N_(
-            "The same model on the same machine reads a prompt fast and writes slowly. On the chart below each "
-            "point is one pass of the model: the green one, [prefill](term:prefill), read the whole prompt; "
-            "each blue one, [decode](term:decode), wrote a single [token](term:token)."
+            "The same model on the same machine reads a prompt fast and writes slowly. It works in "
+            "[passes](term:pass): one pass reads the whole prompt, that is [prefill](term:prefill); each further "
+            "pass, [decode](term:decode), writes a single [token](term:token)."
         ),
-        N_("Press **Run** and watch the points arrive. Until then a recorded run is shown."),
+        N_(
+            "Press **Run** and watch the chart fill: each point is one pass, the green one the prefill, the blue ones "
+            "decode. Until then a recorded run is shown."
+        ),
         N_(
             "The whole prompt is one point, and every single token is another of its own. Whoever waits for a "
             "text waits for the blue ones, because there are so many."
@@ -141,9 +142,8 @@ STEPS: tuple[Step, ...] = (
             "Drag the prompt length from 4 to 295 and on to 2,048. Then press the terms of the formula below the chart."
         ),
         N_(
-            "The green point climbs the slope and turns onto the flat part at about {ridge} operations a byte. "
-            "Left of it more compute would not help at all. This machine's own ridge is another one; measure "
-            "it on *This machine*."
+            "The green point climbs the slope and turns onto the flat part at about {ridge} operations a byte: the "
+            "ridge of an H100 that multiplies in bf16. Left of it more compute would not help at all."
         ),
         CARD | {"prompt": "4", "batch": "1", "context": "4096"},
         {"ridge": 0},
@@ -178,14 +178,14 @@ STEPS: tuple[Step, ...] = (
         "shapes",
         N_("One matrix"),
         N_(
-            "A model is little more than a long row of matrices. Take a single one, of a feed-forward block: "
-            "{ffn_inputs} × {ffn_outputs}. With many rows it is prefill, with one row decode ([GEMM and "
+            "A model is little more than a long chain of matrices. Take a single one, of a feed-forward block: "
+            "{ffn_inputs} × {ffn_outputs}. With many [rows](term:row) it is prefill, with one row decode ([GEMM and "
             "GEMV](term:gemm))."
         ),
         N_("Multiply it here with 1 to 2,048 rows and look where the time begins to rise."),
         N_(
-            "Up to the knee more rows cost nothing: four rows take as long as one. Only beyond it does the "
-            "time grow with the rows. On an H100 the knee is near {ridge} rows, on a small processor near ten."
+            "Up to the [knee](term:knee) more rows cost nothing: four rows take as long as one. Only beyond it does "
+            "the time grow with the rows. On an H100, in bf16, the knee is predicted near {ridge} rows."
         ),
         {},
         {"ffn_inputs": 0, "ffn_outputs": 0, "ridge": 0},
@@ -227,25 +227,37 @@ STEPS: tuple[Step, ...] = (
         N_("Sharing the reading: the batch"),
         N_(
             "If bringing in the weights is what costs, let many sequences share one reading. The weights are "
-            "then paid once for the whole [batch](term:batch). But each sequence brings {own_mb_4096} MB of "
-            "its own at a context of 4,096: its cache and its state."
+            "then paid once for the whole [batch](term:batch). But at a [context](term:context) of 4,096 each step "
+            "also moves {own_mb_4096} MB for each sequence alone: its cache is read, its state read and written back."
         ),
-        N_("Raise the batch to 16, to 58, to 59. Then look at the ring and the blue point on *Roofline* with B = 58."),
         N_(
-            "58 sequences write {rate_58} tokens a second together, one alone {rate_1}. Then memory is full. "
-            "And were it not: the intensity stands at {intensity_58} and never passes {limit_intensity_4096}, "
-            "far from {ridge}."
+            "Raise the batch to 16, to 58, to 59. Then look at the ring and the blue point on *Roofline* with B = 58. "
+            "On *Live sweeps* a batch is measured on this machine."
+        ),
+        N_(
+            "58 sequences write {rate_58} tokens a second together, one alone {rate_1}. Then memory is full: each "
+            "[holds](term:held) {held_mb_4096} MB. (It is less than what is [moved](term:moved), because a state is "
+            "held once but moved twice, in and out.) And were there room: the intensity stands at {intensity_58} and "
+            "never passes {limit_intensity_4096}, far from the H100's ridge at {ridge}."
         ),
         CARD | {"batch": "1", "context": "4096"},
-        {"own_mb_4096": 0, "rate_58": 0, "rate_1": 1, "intensity_58": 1, "limit_intensity_4096": 0, "ridge": 0},
+        {
+            "own_mb_4096": 0,
+            "held_mb_4096": 0,
+            "rate_58": 0,
+            "rate_1": 1,
+            "intensity_58": 1,
+            "limit_intensity_4096": 0,
+            "ridge": 0,
+        },
         minutes=4,
     ),
     Step(
         "misconceptions",
         "devices",
         N_("What many believe"),
-        N_("Four sentences that sound right. Each can be tried below, with the numbers that decide it."),
-        N_("Open *What many believe* below and press each button."),
+        N_("Four sentences that sound right. Each can be decided by a number you have seen on the way."),
+        N_("Open *What many believe* below and press each button: the same four sentences, each to be tried."),
         N_(
             "A card with {compute_a100_h100} times the compute writes {speed_a100_h100} times as fast. A "
             "prompt of four tokens is bound by bytes like a single token. A batch ends at its memory and at "
@@ -272,8 +284,9 @@ STEPS: tuple[Step, ...] = (
             "you have seen."
         ),
         N_(
-            "Go down the map: each step has the number that forced it, and a link to where you can try it. "
-            "What helps a run on this machine, and by how much, is on *Levers*."
+            "Go down the map: each step has the number that forced it, and a link to where you can try it. At its "
+            "end a very small model is run, which waits for something else. What helps a run on this machine, and by "
+            "how much, is on *Levers*."
         ),
         N_(
             "Fewer bytes, more rows for each reading, more tokens for each step: there is no fourth way. What "
@@ -283,48 +296,15 @@ STEPS: tuple[Step, ...] = (
         minutes=5,
     ),
 )
-BY_ID = {step.id: step for step in STEPS}
-# Other names a step goes by, earlier ones included.
-ALIASES = {
-    "start": "question",
-    "steps": "request",
-    "guess": "first-guess",
-    "compute": "first-guess",
-    "bytes": "where-it-fails",
-    "phases": "two-phases",
-    "shapes": "one-matrix",
-    "matrix": "one-matrix",
-    "memory": "state-and-kv",
-    "state": "state-and-kv",
-    "devices": "misconceptions",
-    "map": "still-open",
-    "open": "still-open",
-}
+DONE = Step(
+    "done",
+    "path",
+    N_("What you have learned"),
+    N_("Your guesses beside the numbers, step by step, and where to go from here."),
+    "",
+    "",
+    minutes=2,
+)
+"""The end of the path: no question of its own, but a table of all of them."""
 
-
-@dataclass(frozen=True)
-class Found:
-    """The step an address means. asked: what it asked for, where that is no step's id or number."""
-
-    step: Step
-    asked: str | None = None
-
-
-def find(raw: str) -> Found:
-    """The step of an address: by its id, its number, an earlier name, or the nearest there is."""
-    name = raw.strip().lower()[:60]
-    if name in BY_ID:
-        return Found(BY_ID[name])
-    if name.isascii() and name.isdigit():
-        number = min(max(int(name), 1), len(STEPS))
-        return Found(STEPS[number - 1], None if number == int(name) else name)
-    if name in ALIASES:
-        return Found(BY_ID[ALIASES[name]], name)
-    near = difflib.get_close_matches(name, [*BY_ID, *ALIASES], n=1, cutoff=0.5)
-    nearest = ALIASES.get(near[0], near[0]) if near else STEPS[0].id
-    return Found(BY_ID[nearest], name)
-
-
-def query(step: Step, language: str) -> dict[str, str]:
-    """The prepared settings of a step, with the step itself."""
-    return {"step": step.id, **step.query, "lang": language}
+BY_ID = {step.id: step for step in (*STEPS, DONE)}

@@ -1,16 +1,14 @@
-"""The table of levers: predicted beside measured, a sentence each, and a chart of both."""
+"""The table of levers: predicted beside measured, a sentence each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import streamlit as st
 
 from engine import levers, quality
 from engine.levers import Lever, LeversRecord
-from pages._parts import components, figures, palette, session, terms
-from pages._parts.figures import entry
+from pages._parts import session, terms
 from pages._parts.lever_results import Result
 from pages._parts.plain import plain
 from pages._parts.words import Words
@@ -23,13 +21,27 @@ def table(
 ) -> None:
     """Every lever in a row."""
     own, measured = forecast.base, forecast.base_measured
+    st.caption(
+        t(
+            "Tokens a second are those of the median step here, for drafts those of all checks together; the list "
+            "above and *Live run* give the mean over all steps."
+        )
+    )
     with st.container(border=True):
         what, predicted, found, _ = st.columns(WIDTHS)
         what.markdown(f"**{t('The run as it was')}**")
         predicted.markdown(t("predicted: **{rate} tokens/s**", rate=t.number(own.tokens_per_s)))
         found.markdown(t("measured: **{rate} tokens/s**", rate=t.number(measured.tokens_per_s)))
     for lever in forecast.levers:
-        _row(t, lever, results.get(lever.name), pull, can_measure=can_measure)
+        if lever.kind in levers.PULLED:
+            _row(t, lever, results.get(lever.name), pull, can_measure=can_measure)
+
+
+def replaced(t: Words, forecast: LeversRecord) -> None:
+    """What is not this run made faster, but another device or model in place of one."""
+    for lever in forecast.levers:
+        if lever.kind not in levers.PULLED:
+            _row(t, lever, None, lambda _name: None, can_measure=False)
 
 
 def _row(t: Words, lever: Lever, result: Result | None, pull: Callable[[str], None], *, can_measure: bool) -> None:
@@ -111,64 +123,3 @@ def _found(t: Words, lever: Lever, result: Result | None) -> None:
     else:
         base = f"{session.base_path()}/api/experiments/{record_id}"
         st.markdown(f"[JSON]({base}.json) · [CSV]({base}.csv)")
-
-
-def chart(t: Words, forecast: LeversRecord, results: dict[str, Result]) -> None:
-    """Predicted and measured gains as bars; on a logarithmic scale, because a device may be a hundred times faster."""
-    names = [_short(t, lever) for lever in reversed(forecast.levers)]
-    order = list(reversed(forecast.levers))
-    gains = [lever.gain for lever in order]
-    found = [results[lever.name].gain if lever.name in results else None for lever in order]
-    every = [1.0, *gains, *(gain for gain in found if gain is not None)]
-
-    def bars(values: list[Any], group: str, **marker: Any) -> dict[str, Any]:
-        return {
-            "type": "bar",
-            "orientation": "h",
-            "y": names,
-            "x": values,
-            "legendgroup": group,
-            "marker": marker,
-            "text": [None if value is None else f"× {t.number(value)}" for value in values],
-            "textposition": "outside",
-            "constraintext": "none",
-            "textfont": {"size": 11},
-            "cliponaxis": False,
-            "hoverinfo": "skip",
-        }
-
-    data = [
-        bars(found, "measured", color=palette.DECODE),
-        bars(gains, "predicted", color="rgba(0,0,0,0)", line={"color": figures.TEXT, "width": 1.4}),
-    ]
-    layout = {
-        "barmode": "group",
-        "bargap": 0.25,
-        "xaxis": figures.log_axis(
-            t("times the tokens a second"), min(every) / 1.4, max(every) * 2.2, lambda x: f"× {t.number(x)}"
-        ),
-        "yaxis": {"tickfont": {"size": 11}},
-    }
-    layout = figures.marked(layout, [figures.at_x(1.0, t("the run as it was"), figures.TEXT)])
-    legend = [
-        entry("predicted", t("predicted"), "box", palette.WEIGHTS, t(terms.FORETOLD)),
-        entry("measured", t("measured"), "box", palette.DECODE, t(terms.MEASURED_STEPS)),
-    ]
-    alt = t("Each lever's gain in tokens a second, predicted and measured.")
-    components.figure(
-        figures.component_data(t, data, layout, legend, height=60 + 38 * len(names), alt=alt), key="levers_figure"
-    )
-
-
-def _short(t: Words, lever: Lever) -> str:
-    names = {
-        "weights": t("weights {format}", format=lever.name.removeprefix("weights-")),
-        "kv": t("KV {format}", format=lever.name.removeprefix("kv-")),
-        "batch": t("batch {batch}", batch=lever.name.removeprefix("batch-")),
-        "context": t("half the prompt"),
-        "lookup": t("drafts"),
-        "device": t("H100"),
-        "mixture": t("experts"),
-        "hybrid": t("hybrid"),
-    }
-    return names[lever.kind]

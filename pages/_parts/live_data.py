@@ -57,9 +57,9 @@ def _writer(t: Words, run: Run | RunView | None) -> str:
     if not 0 < parameters < SMALL_PARAMETERS:
         return ""
     return t(
-        "A small model, {count} million parameters: what it writes may be wrong or make no sense. The timing is what "
-        "counts here.",
-        count=t.number(parameters / 1e6, 0),
+        "A small model of {count} parameters: what it writes may be wrong or make no sense. The timing is what counts "
+        "here.",
+        count=t.many(parameters),
     )
 
 

@@ -27,11 +27,13 @@ def show(t: Words, view: View) -> None:
         return  # half a character; pressing Run says where
     if not prompt.strip():
         return
-    rows = []
+    rows, in_bytes, own = [], False, 0
+    ids: list[int] = []
     try:
         pieces, ids = _split(view.model, view.chat, prompt)
         title = t.plural("{count} token for this model", "{count} tokens for this model", len(ids))
         rows.append(chip_row(t, title, pieces, ids))
+        own, in_bytes = len(ids), any("‹" in piece for piece in pieces)
         pieces, ids = _split_by_qwen(prompt)
         title = t.plural(
             "{count} token for Qwen3.8, for comparison", "{count} tokens for Qwen3.8, for comparison", len(ids)
@@ -44,6 +46,21 @@ def show(t: Words, view: View) -> None:
                    else plain(t.sentence(error.sentence)))  # fmt: skip
     if rows:
         components.chips(rows, key="prompt_chips")
+    if in_bytes:
+        st.caption(_byte_pieces(t, prompt, own, len(ids)))
+
+
+def _byte_pieces(t: Words, prompt: str, own: int, by_qwen: int) -> str:
+    """What ‹E5 B0› means, and why a short Chinese text may take so many tokens."""
+    said = t(
+        "What stands between ‹ and › are bytes: this model's vocabulary has no token for such a character, so it reads "
+        "the character in pieces. These {characters} characters are {bytes} bytes and {tokens} tokens for it.",
+        characters=t.number(len(prompt)),
+        bytes=t.number(len(prompt.encode())),
+        tokens=t.number(own),
+    )
+    more = t("A vocabulary made from much text of this language needs {count}.", count=t.number(by_qwen))
+    return t.paragraph([said, more if by_qwen < own else ""])
 
 
 @lru_cache(maxsize=256)

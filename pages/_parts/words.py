@@ -89,6 +89,13 @@ class Words:
         pattern = "#,##0" + ("." + "0" * digits if digits else "")
         return _decimal(self.language, float(value), pattern)
 
+    def many(self, count: float) -> str:
+        """A large count in words, to three significant figures: 135 million, in Chinese 1.35亿."""
+        short = numbers.format_compact_decimal(
+            float(f"{count:.3g}"), format_type="long", locale=_LOCALES[self.language], fraction_digits=2
+        )
+        return str(short).replace("亿", " 亿").replace("万", " 万")
+
     def percent(self, share: float, digits: int | None = None) -> str:
         """A share of one as a percentage: 0.034 -> 3.4 %."""
         return f"{self.number(share * 100, digits)} %"

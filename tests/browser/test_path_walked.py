@@ -1,6 +1,6 @@
 """The path walked in a real browser, by keyboard and by pointer, in both languages; the lesson's pages looked at.
 
-With ROOFLINE_LAB_SCREENSHOTS naming a folder, each step's card and page are kept there as pictures.
+Each step's card and page are kept as pictures: in artefacts/path, or in the folder ROOFLINE_LAB_SCREENSHOTS names.
 """
 
 from __future__ import annotations
@@ -13,22 +13,23 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from live import overflow, settled
+from path_experiments import EXPERIMENTS, press, reach
 from playwright.sync_api import Browser, Page, expect
-from web_server import Lab
+from web_server import ROOT, Lab
 
-from pages._lesson.steps import STEPS
+from pages._lesson.steps import DONE, STEPS
+from pages._parts.words import Words
 
 pytestmark = pytest.mark.browser
 
 NEW_PAGES = ("path", "steps", "map", "glossary")
-SCREENSHOTS = os.environ.get("ROOFLINE_LAB_SCREENSHOTS")
+SCREENSHOTS = Path(os.environ.get("ROOFLINE_LAB_SCREENSHOTS") or ROOT / "artefacts" / "path")
 
 
 def keep(page: Page, name: str) -> None:
     """A picture for whoever looks at the run of the tests afterwards."""
-    if SCREENSHOTS:
-        Path(SCREENSHOTS).mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=str(Path(SCREENSHOTS) / f"{name}.png"))
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=str(SCREENSHOTS / f"{name}.png"))
 
 
 def open_page(page: Page, url: str) -> None:
@@ -58,41 +59,68 @@ def reader(request: pytest.FixtureRequest, browser: Browser) -> Iterator[tuple[P
     context.close()
 
 
-def test_the_whole_path_is_walked_by_keyboard_and_remembered(reader: tuple[Page, str], lab: Lab) -> None:
+def test_the_whole_path_is_walked_by_keyboard_and_each_experiment_done(reader: tuple[Page, str], lab: Lab) -> None:
     page, language = reader
+    t = Words(language)
     sent: list[str] = []
     page.on("request", lambda request: sent.append(request.url))
     open_page(page, f"{lab.url}/path?lang={language}")
-    page.locator(".rp-next").focus()
-    page.keyboard.press("Enter")
+    press(page, page.locator(".rp-next"))
     for index, step in enumerate(STEPS):
         page.wait_for_function(f"location.search.includes('step={step.id}')")
         page.wait_for_selector(".rp-question")
         settled(page)
         expect(page.locator("[aria-current=step]")).to_have_count(1)
         expect(page.locator("h1")).to_be_hidden()  # the page is the answer
-        keep(page, f"{language}-{index + 1:02}-{step.id}-asked")
+        name = f"{language}-{index + 1:02}-{step.id}"
+        keep(page, f"{name}-1-asked")
         if page.locator(".rp-slider").count():
-            page.locator(".rp-slider").focus()
+            reach(page, page.locator(".rp-slider"))
             page.keyboard.press("PageUp")
-            page.keyboard.press("Tab")
-            page.keyboard.press("Tab")
+            press(page, page.locator(".rp-question .rp-primary"))
         else:
-            page.locator(".rp-choice").first.focus()
-        page.keyboard.press("Enter")
+            press(page, page.locator(".rp-choice").first)
         page.wait_for_selector(".rp-reveal")
         expect(page.locator("h1")).to_be_visible()
         assert page.locator(".rp-answers tr").count() >= 2
-        keep(page, f"{language}-{index + 1:02}-{step.id}-answered")
-        if index < len(STEPS) - 1:
-            page.locator(".rp-onward .rp-next").focus()
-            page.keyboard.press("Enter")
+        keep(page, f"{name}-2-answered")
+        EXPERIMENTS[step.id](page, t)
+        keep(page, f"{name}-3-done")
+        press(page, page.locator(".rp-onward .rp-next"))
     kept = json.loads(page.evaluate("localStorage.getItem('roofline-lab.path')"))
     assert set(kept["steps"]) == {step.id for step in STEPS}
-    assert kept["last"] == STEPS[-1].id
     assert not [url for url in sent if "guess" in url]
+    the_end(page, t)
     open_page(page, f"{lab.url}/path?lang={language}")
     expect(page.locator(".rp-tiles .rp-done")).to_have_count(len(STEPS))
+
+
+def the_end(page: Page, t: Words) -> None:
+    """Every guess beside what was found, this machine's own measurements among it; to be printed and projected."""
+    page.wait_for_function(f"location.search.includes('step={DONE.id}')")
+    settled(page)
+    expect(page.get_by_role("heading", level=1)).to_have_text(t(DONE.title))
+    rows = page.locator(".rp-recap tbody tr")
+    expect(rows).to_have_count(len(STEPS))
+    guesses = rows.locator("td:nth-of-type(1) .rp-recap-value").all_inner_texts()
+    assert len(guesses) == len(STEPS)
+    assert "–" not in guesses
+    for step in ("batch", "one-matrix"):  # measured here on the way
+        row = rows.nth([each.id for each in STEPS].index(step))
+        expect(row.locator("td:nth-of-type(3) .rp-recap-value")).not_to_have_count(0)
+    assert serious(page) == []
+    page.screenshot(path=str(SCREENSHOTS / f"{t.language}-12-done.png"), full_page=True)
+    press(page, page.get_by_role("button", name=t("Project"), exact=True))
+    expect(page.locator("[data-testid=stSidebar]")).to_be_hidden()
+    keep(page, f"{t.language}-12-done-projected")
+    page.keyboard.press("Enter")
+    page.emulate_media(media="print")
+    expect(page.locator("[data-testid=stSidebar]")).to_be_hidden()
+    expect(page.locator(".rp-rail")).to_be_hidden()
+    printed = page.pdf(format="A4")
+    (SCREENSHOTS / f"{t.language}-12-done.pdf").write_bytes(printed)
+    assert printed.count(b"/Type /Page\n") > 1, "a table longer than a sheet goes on on the next"
+    page.emulate_media(media="screen")
 
 
 def test_a_step_can_be_skipped_projected_and_left(page: Page, lab: Lab) -> None:

@@ -35,7 +35,13 @@ def test_a_run_without_both_phases_says_nothing() -> None:
     assert lesson_measured.two_phases(run.model_copy(update={"steps": []})) is None
 
 
-def test_the_ridge_in_rows_by_hand() -> None:
+def test_what_is_neither_bytes_nor_arithmetic() -> None:
+    phases = lesson_measured.TwoPhases(1, 2, 10.0, 44.0, 1.0, 1.0, roof_decode_ns=33.0)
+    assert phases.rest_decode_ns == 11
+    assert lesson_measured.TwoPhases(1, 2, 10.0, 30.0, 1.0, 1.0, roof_decode_ns=33.0).rest_decode_ns == 0
+
+
+def test_a_matrix_of_the_calibration_by_hand() -> None:
     device = {"kind": "cpu", "name": "x", "threads": 1, "torch_version": "2"}
     ceilings = Ceilings.model_validate({
         "id": "x", "measured_at": "2026-01-01T00:00:00+00:00", "device": device, "launch_ns": 1.0,
@@ -44,9 +50,6 @@ def test_the_ridge_in_rows_by_hand() -> None:
         "linear": [{"k": 8, "n": 4, "dtype": "fp32", "rows": rows, "time_ns": time, "spread": 0.0}
                    for rows, time in ((1, 10.0), (4, 10.0), (64, 70.0))],
     })  # fmt: skip
-    # 10 FLOP a byte; a weight of 4 bytes does 2 FLOP a row: 20 rows.
-    assert lesson_measured.ridge_rows(ceilings) == 20
-    assert lesson_measured.ridge_rows(None) is None
     assert lesson_measured.matrix_ratio(ceilings) == lesson_measured.MatrixRatio(8, 4, 64, 7.0)
     assert lesson_measured.matrix_ratio(None) is None
 

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
-from engine import lesson
-from pages._lesson import steps
+from engine import lesson, recorded
+from pages._lesson import addresses
 from pages._lesson.glossary import MARK, TERMS
-from pages._lesson.steps import STEPS, Step
+from pages._lesson.learned import LEARNED, ONWARD
+from pages._lesson.steps import BY_ID, DONE, STEPS, Step
 from pages._parts import terms
 from pages._parts.words import Words
 from pages._words.extract import catalogue, messages
@@ -53,8 +54,9 @@ def test_the_steps_of_the_path_are_the_lesson_s() -> None:
         "question", "request", "first-guess", "where-it-fails", "roofline", "two-phases", "one-matrix", "state-and-kv",
         "batch", "misconceptions", "still-open",
     ]  # fmt: skip
-    assert not set(steps.ALIASES) & set(steps.BY_ID)
-    assert set(steps.ALIASES.values()) <= set(steps.BY_ID)
+    assert not set(addresses.ALIASES) & set(BY_ID)
+    assert set(addresses.ALIASES.values()) <= set(BY_ID)
+    assert set(LEARNED) == {step.id for step in STEPS}
 
 
 @pytest.mark.parametrize(
@@ -64,6 +66,7 @@ def test_the_steps_of_the_path_are_the_lesson_s() -> None:
         (" Batch ", "batch", None),
         ("3", "first-guess", None),
         ("99", "still-open", "99"),
+        ("done", "done", None),
         ("matrix", "one-matrix", "matrix"),
         ("two-phase", "two-phases", "two-phase"),
         ("../../etc", "question", "../../etc"),
@@ -71,13 +74,13 @@ def test_the_steps_of_the_path_are_the_lesson_s() -> None:
     ],
 )
 def test_an_address_finds_its_step_or_the_nearest(raw: str, expected: str, said: str | None) -> None:
-    found = steps.find(raw)
+    found = addresses.find(raw)
     assert (found.step.id, found.asked) == (expected, said)
 
 
 @given(st.text())
 def test_no_address_breaks_the_path(raw: str) -> None:
-    assert steps.find(raw).step in STEPS
+    assert addresses.find(raw).step in (*STEPS, DONE)
 
 
 def test_a_renamed_step_says_so_in_one_sentence(open_page: Open) -> None:
@@ -100,10 +103,83 @@ def test_off_the_path_a_page_says_the_way_back(open_page: Open) -> None:
     assert (data["mode"], data["current"]) == ("away", "batch")
 
 
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_nothing_before_a_question_speaks_of_what_only_its_answer_shows(language: str) -> None:
+    t = Words(language)
+    told = re.compile(r"\b(chart|below|above)\b" if language == "en" else "下面|上面|图上|下图")
+    assert [step.id for step in STEPS if told.search(t(step.idea))] == []
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_end_of_the_path_has_every_question_and_ways_on(language: str, open_page: Open, kept_run: str) -> None:
+    test = open_page(step="done", lang=language, run=kept_run)  # any address of the lab leads there
+    assert not test.exception
+    assert test.title[0].value == Words(language)(DONE.title)
+    data = data_of(test)
+    assert (data["mode"], data["current"], data["end"]["id"]) == ("end", "done", "done")
+    assert [each["id"] for each in data["asked"]] == [step.id for step in STEPS]
+    assert all(each["question"]["answers"] and "{" not in each["learned"] for each in data["asked"])
+    kinds = {each["id"]: {answer["kind"] for answer in each["question"]["answers"]} for each in data["asked"]}
+    assert kinds["question"] == {"predicted", "measured"}
+    assert len(data["onward"]) == len(ONWARD)
+    assert all(f"lang={language}" in each["href"] for each in data["onward"])
+
+
+def test_who_is_at_the_end_has_left_the_path(open_page: Open) -> None:
+    test = open_page(step="done", lang="en")
+    test.query_params.clear()
+    test.switch_page("machine.py").run()
+    assert not [each for each in test.get("bidi_component") if each.proto.id.endswith("-path")]
+    test.switch_page("path.py").run()
+    assert data_of(test)["mode"] == "overview"
+
+
+def test_the_overview_opens_in_the_middle_of_the_path(open_page: Open) -> None:
+    test = open_page(step="batch", lang="en")
+    test.query_params.clear()
+    test.switch_page("path.py").run()
+    assert not test.exception
+    assert data_of(test)["mode"] == "overview"
+
+
+def test_a_step_says_which_run_it_looks_at(open_page: Open, kept_run: str) -> None:
+    for step in ("question", "request", "where-it-fails", "two-phases"):
+        here = data_of(open_page(step=step, lang="en", run=kept_run))["card"]["here"]
+        assert "smollm2-135m" in here["text"]
+        assert f"run={kept_run}" in here["link"]
+    shipped = data_of(open_page(step="two-phases", lang="en"))["card"]["here"]
+    newest = max(recorded.runs().values(), key=lambda run: run.created_at)
+    assert "a recorded one" in shipped["text"]
+    assert newest.id in shipped["link"]
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "11.1 rows in fp32"), ("zh", "fp32 为 11.1 行")])
+def test_each_step_with_a_ridge_says_whose_and_in_which_format(
+    language: str, said: str, open_page: Open, measured_here: None
+) -> None:
+    for step in ("roofline", "two-phases", "one-matrix", "batch"):
+        card = data_of(open_page(step=step, lang=language))["card"]
+        assert said in card["here"]["text"], step
+    labels = {
+        answer["label"]: answer["value"]
+        for answer in data_of(open_page(step="roofline", lang="en"))["card"]["question"]["answers"]
+    }
+    # 100 GFLOP/s over 18 GB/s: a weight of four bytes takes twice the rows of one of two.
+    assert labels["this machine's own ridge in fp32, in rows"] == pytest.approx(11.11, abs=0.01)
+    assert labels["this machine's own ridge in bf16, in rows"] == pytest.approx(5.56, abs=0.01)
+
+
+def test_no_text_of_the_path_types_a_number_for_this_machine() -> None:
+    typed = re.compile(r"(this machine|small processor|a processor)[^.{]*\b(\d+|ten|six|a few) rows")
+    for message, file, _line in messages():
+        if file.startswith("pages/_lesson"):
+            assert not typed.search(message if isinstance(message, str) else message[0]), file
+
+
 def test_the_numbers_of_the_questions_are_the_engine_s(open_page: Open) -> None:
     asked = {
         step: data_of(open_page(step=step, lang="en"))["card"]["question"]["answers"][0]["value"]
-        for step in ("first-guess", "where-it-fails", "roofline", "state-and-kv", "batch")
+        for step in ("first-guess", "where-it-fails", "roofline", "state-and-kv", "batch", "misconceptions")
     }
     expected = {
         "first-guess": "flops_only_rate",
@@ -111,6 +187,7 @@ def test_the_numbers_of_the_questions_are_the_engine_s(open_page: Open) -> None:
         "roofline": "compute_bound_from",
         "state-and-kv": "kv_equals_state",
         "batch": "rate_58",
+        "misconceptions": "speed_a100_h100",
     }
     assert asked == {step: lesson.figure(name) for step, name in expected.items()}
 
@@ -152,4 +229,4 @@ def test_every_marked_term_exists_and_is_marked_in_each_language() -> None:
 def test_the_list_of_what_is_taught_names_every_step_and_only_steps_that_exist() -> None:
     rows = re.findall(r"^\| (.+) \|$", (ROOT / "docs/lesson.md").read_text(encoding="utf-8"), re.MULTILINE)
     named = {step for row in rows if row.count(" | ") == 3 for step in re.findall(r"`([\w-]+)`", row.split(" | ")[1])}
-    assert named == set(steps.BY_ID)
+    assert named == set(BY_ID)

@@ -23,10 +23,10 @@ def test_the_lessons_numbers_stand_on_the_page(open_page: Open) -> None:
     shown = metrics(open_page(PAGE, lang="en", context="4"))
     assert shown["Prefill"] == ("15.34 ms", "3.84 ms a token")
     assert shown["Decode step"][0] == "15.39 ms"
-    assert shown["Ridge"] == ("295", "T ≥ 297")
+    assert shown["Ridge"] == ("295", "bf16, T ≥ 297")
     shown = metrics(open_page(PAGE, lang="en", prompt="2048"))
     assert shown["Prefill"] == ("106.9 ms", "0.052 ms a token")
-    assert shown["Largest batch"] == ("58", "419 MB each")
+    assert shown["Largest batch"] == ("58", "each holds 419 MB")
 
 
 def test_first_thing_to_try_the_prompt_climbs_to_the_ridge(open_page: Open) -> None:
@@ -145,7 +145,9 @@ def test_this_machine_is_a_device_with_its_own_ridge(open_page: Open, measured_h
     assert not test.exception
     assert metrics(test)["Ridge"][0] == "6"  # 100 GFLOP/s over 18 GB/s
     beside = figure(open_page(PAGE, lang="en", model="smollm2-135m"), CHART)["figure"]["layout"]["annotations"]
-    assert any("this machine's ridge 5.6" in note["text"] for note in beside)
+    names = [note["text"] for note in beside]
+    assert "ridge of this machine, bf16: 5.56" in names
+    assert "ridge of H100 SXM, bf16: 295" in names
 
 
 def test_runs_are_laid_over_as_measured_points(open_page: Open, kept_run: str) -> None:

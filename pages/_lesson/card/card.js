@@ -17,25 +17,25 @@ class Path {
     this.data = data
     const format = new Intl.NumberFormat(data.locale, { maximumSignificantDigits: 3 })
     this.say = (value) => format.format(value)
-    if (data.current && data.mode === "card") remember((kept) => { kept.last = data.current })
+    if (data.current && data.mode !== "away") remember((kept) => { kept.last = data.current })
     if (data.project && !this.projected) { this.projected = true; sessionStorage.setItem(PROJECT, "yes") }
     this.draw()
   }
 
   draw() {
     const { mode } = this.data
-    const parts = { card: () => this.card(), away: () => this.away(), overview: () => this.overview() }[mode]()
+    const parts = { card: () => this.card(), away: () => this.away(), overview: () => this.overview(), end: () => this.end() }[mode]()
     this.root.replaceChildren(...parts)
     const asking = mode === "card" && !this.answered()
     setState("rpStep", mode === "card" ? (asking ? "asking" : "open") : null)
-    setState("rpProject", mode === "card" && sessionStorage.getItem(PROJECT) === "yes" ? "yes" : null)
+    setState("rpProject", ["card", "end"].includes(mode) && sessionStorage.getItem(PROJECT) === "yes" ? "yes" : null)
     // Charts that were drawn out of sight learn their size.
     if (!asking) window.dispatchEvent(new Event("resize"))
   }
 
   answered() { return recall().steps[this.data.current] !== undefined }
 
-  step(id) { return this.data.steps.find((each) => each.id === id) }
+  step(id) { return [...this.data.steps, this.data.end].find((each) => each.id === id) }
 
   link(step, className, ...children) {
     const anchor = make("a", className, ...children)
@@ -58,22 +58,30 @@ class Path {
       if (step.id === this.data.current) anchor.setAttribute("aria-current", "step")
       return make("li", done ? "rp-done" : "", anchor)
     })
-    const rail = make("nav", "rp-rail", make("ol", "", ...items))
+    const end = this.link(this.data.end, "", make("span", "rp-dot", "★"), make("span", "rp-name", this.data.end.title))
+    end.title = this.data.end.title
+    end.setAttribute("aria-label", this.data.end.title)
+    if (this.data.current === this.data.end.id) end.setAttribute("aria-current", "step")
+    const rail = make("nav", "rp-rail", make("ol", "", ...items, make("li", "", end)))
     rail.setAttribute("aria-label", this.data.words.path)
     return rail
+  }
+
+  project() {
+    const project = press(this.data.words.project, "rp-quiet", () => {
+      sessionStorage.setItem(PROJECT, sessionStorage.getItem(PROJECT) === "yes" ? "no" : "yes")
+      this.draw()
+      this.root.querySelector(".rp-tools button")?.focus()
+    })
+    project.setAttribute("aria-pressed", String(sessionStorage.getItem(PROJECT) === "yes"))
+    return project
   }
 
   card() {
     const { words, card, steps, current, notice } = this.data
     const index = steps.findIndex((each) => each.id === current)
     const count = words.count.replace("{number}", index + 1).replace("{of}", steps.length)
-    const project = press(words.project, "rp-quiet", () => {
-      sessionStorage.setItem(PROJECT, sessionStorage.getItem(PROJECT) === "yes" ? "no" : "yes")
-      this.draw()
-      this.root.querySelector(".rp-tools button")?.focus()
-    })
-    project.setAttribute("aria-pressed", String(sessionStorage.getItem(PROJECT) === "yes"))
-    const tools = make("div", "rp-tools", project, press(words.leave, "rp-quiet", () => this.go("leave")))
+    const tools = make("div", "rp-tools", this.project(), press(words.leave, "rp-quiet", () => this.go("leave")))
     const head = make("div", "rp-head", make("div", "", make("p", "rp-count", count), make("h2", "", steps[index].title)), tools)
     const body = this.answered() ? this.answer(card) : this.question(card)
     const section = make("section", "rp-card", head, ...(notice ? [make("p", "rp-notice", notice)] : []), make("p", "rp-idea", ...rich(card.idea, card.terms)), ...body)
@@ -95,8 +103,8 @@ class Path {
     this.root.querySelector(".rp-reveal")?.focus({ preventScroll: true })
   }
 
-  answer({ question, terms, do: todo, see }) {
-    const { words, steps, current } = this.data
+  answer({ question, terms, do: todo, see, here }) {
+    const { words, steps, current, end } = this.data
     const index = steps.findIndex((each) => each.id === current)
     const { guess } = recall().steps[current] ?? {}
     const reveal = make("div", "rp-reveal", make("p", "rp-asked", ...rich(question.text, terms)), ...revealed(question, guess, terms, words, this.say))
@@ -104,12 +112,12 @@ class Path {
     reveal.setAttribute("role", "group")
     reveal.setAttribute("aria-label", words.answer)
     const again = press(words.again, "rp-quiet", () => { remember((kept) => { delete kept.steps[current] }); this.draw() })
-    const lines = make("dl", "rp-lines",
-      make("div", "", make("dt", "", words.to_do), make("dd", "", ...rich(todo, terms))),
-      make("div", "", make("dt", "", words.to_see), make("dd", "", ...rich(see, terms))))
-    const onward = []
-    if (index > 0) onward.push(this.link(steps[index - 1], "rp-step-link", `← ${steps[index - 1].title}`))
-    if (index < steps.length - 1) onward.push(this.link(steps[index + 1], "rp-step-link rp-next", `${steps[index + 1].title} →`))
+    const line = (name, ...said) => make("div", "", make("dt", "", name), make("dd", "", ...said))
+    const lines = make("dl", "rp-lines", line(words.to_do, ...rich(todo, terms)), line(words.to_see, ...rich(see, terms)))
+    if (here) lines.append(line(words.to_know, ...rich(here.text, terms), ...(here.link ? [" ", beside(here.link, words.open_run)] : [])))
+    const next = steps[index + 1] ?? end
+    const onward = [this.link(next, "rp-step-link rp-next", `${next.title} →`)]
+    if (index > 0) onward.unshift(this.link(steps[index - 1], "rp-step-link", `← ${steps[index - 1].title}`))
     return [reveal, lines, make("div", "rp-row rp-below rp-onward", ...onward, again)]
   }
 
@@ -120,7 +128,7 @@ class Path {
   }
 
   overview() {
-    const { words, steps } = this.data
+    const { words, steps, end } = this.data
     const kept = recall()
     const last = this.step(kept.last)
     const begin = last ? this.link(last, "rp-step-link rp-next", `${words.go_on} ${last.title} →`) : this.link(steps[0], "rp-step-link rp-next", `${words.begin} →`)
@@ -131,8 +139,33 @@ class Path {
       return make("li", done ? "rp-done" : "", this.link(step, "rp-tile", dot, make("span", "rp-tile-title", step.title), make("span", "rp-tile-time", step.time)))
     })
     const row = make("div", "rp-row", begin, ...(last || Object.keys(kept.steps).length ? [forget] : []))
+    items.push(make("li", "", this.link(end, "rp-tile", make("span", "rp-dot", "★"), make("span", "rp-tile-title", end.title), make("span", "rp-tile-time", end.time))))
     return [row, make("ol", "rp-tiles", ...items), make("p", "rp-hint", words.stays_here)]
   }
+
+  end() {
+    const { words, steps, asked, onward } = this.data
+    const kept = recall().steps
+    const tools = make("div", "rp-tools", this.project(), press(words.print, "rp-quiet rp-print", () => window.print()))
+    const head = make("div", "rp-head", make("p", "rp-count", closeness(asked, kept, words)), tools)
+    const title = (id) => this.link(steps.find((each) => each.id === id), "rp-recap-step", steps.find((each) => each.id === id).title)
+    const links = onward.map(({ href, title: name, text }) => {
+      const anchor = make("a", "rp-step-link", name)
+      anchor.href = href
+      return make("li", "", anchor, make("span", "", text))
+    })
+    const section = make("section", "rp-card rp-end", head, recapTable(asked, kept, words, this.say, title),
+      make("h3", "", words.onward), make("ul", "rp-onward-list", ...links), make("p", "rp-hint", words.stays_here))
+    section.setAttribute("aria-label", this.data.end.title)
+    return [this.rail(), section]
+  }
+}
+
+// A link that opens beside the path, so that the step stays where it is.
+function beside(href, text) {
+  const anchor = make("a", "", text)
+  Object.assign(anchor, { href, target: "_blank", rel: "noopener" })
+  return anchor
 }
 
 function setState(name, value) {

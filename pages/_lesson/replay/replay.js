@@ -52,7 +52,7 @@ class Replay {
 
   key(event) {
     const focus = document.activeElement
-    const elsewhere = focus && focus !== document.body && !this.root?.contains(focus)
+    const elsewhere = focus && focus.tabIndex >= 0 && !this.root?.contains(focus) // it may have a use for the key
     if (!this.root || elsewhere || /^(INPUT|SELECT|TEXTAREA)$/.test(focus?.tagName) || event.ctrlKey || event.metaKey || event.altKey) return
     if (getComputedStyle(this.root).visibility === "hidden") return
     const move = { ArrowRight: () => this.go(this.at + 1), ArrowLeft: () => this.go(this.at - 1), Home: () => this.go(0), End: () => this.go(this.steps - 1), p: () => this.play() }[event.key]

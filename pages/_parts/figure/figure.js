@@ -50,6 +50,7 @@ function mark({ mark: kind, colour }, root) {
     dash: ["path", { d: "M0 6 H18", stroke: ink, "stroke-width": 2, "stroke-dasharray": "6 4" }],
     dots: ["path", { d: "M0 6 H18", stroke: ink, "stroke-width": 2, "stroke-dasharray": "2 3" }],
     box: ["rect", { x: 4, y: 1, width: 10, height: 10, rx: 2, fill: ink }],
+    frame: ["rect", { x: 4.7, y: 1.7, width: 8.6, height: 8.6, rx: 2, fill: "none", stroke: ink, "stroke-width": 1.4 }],
   }
   const [tag, attributes] = shapes[kind]
   const shape = document.createElementNS(svg.namespaceURI, tag)

@@ -1,0 +1,109 @@
+"""Charts of the levers: those of the run itself, and apart from them other devices and models with a base of their own.
+
+Gains lie on a logarithmic scale, because a device may be a hundred times faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from engine import levers
+from engine.levers import Lever, LeversRecord
+from pages._parts import components, figures, palette, terms
+from pages._parts.figures import entry
+from pages._parts.lever_results import Result
+from pages._parts.words import Words
+
+
+def own(t: Words, forecast: LeversRecord, results: dict[str, Result]) -> None:
+    """What this run would gain, predicted and measured: times the tokens a second it had."""
+    shown = [lever for lever in reversed(forecast.levers) if lever.kind in levers.PULLED]
+    found = [results[lever.name].gain if lever.name in results else None for lever in shown]
+    legend = [entry("predicted", t("predicted"), "frame", figures.TEXT, t(terms.FORETOLD))]
+    if any(gain is not None for gain in found):
+        legend.append(entry("measured", t("measured"), "box", palette.DECODE, t(terms.MEASURED_STEPS)))
+    names = [_of_the_run(t, lever) for lever in shown]
+    bars = [
+        _bars(t, names, found, "measured", color=palette.DECODE),
+        _bars(t, names, [lever.gain for lever in shown], "predicted", **_outline(figures.TEXT)),
+    ]
+    gains = [lever.gain for lever in shown] + [gain for gain in found if gain is not None]
+    _draw(t, bars, gains, legend, len(shown), t("the run as it was"),
+          t("Each lever's gain in tokens a second, predicted and measured."), "levers_figure")  # fmt: skip
+
+
+def replaced(t: Words, forecast: LeversRecord) -> None:
+    """What another device or model would be worth against the one it stands in for: predicted only."""
+    shown = [lever for lever in reversed(forecast.levers) if lever.kind not in levers.PULLED]
+    names = [_in_place_of(t, lever) for lever in shown]
+    legend = [
+        entry("replaced", t("predicted, against what it replaces"), "frame", palette.WEIGHTS, t(terms.FORETOLD)),
+    ]
+    bars = [_bars(t, names, [lever.gain for lever in shown], "replaced", **_outline(palette.WEIGHTS))]
+    _draw(t, bars, [lever.gain for lever in shown], legend, len(shown), t("what it replaces"),
+          t("What another device or another model is predicted to give against the one it replaces."),
+          "replaced_figure")  # fmt: skip
+
+
+def _outline(colour: str) -> dict[str, Any]:
+    return {"color": "rgba(0,0,0,0)", "line": {"color": colour, "width": 1.6}}
+
+
+def _bars(t: Words, names: Sequence[str], values: Sequence[float | None], group: str, **marker: Any) -> dict[str, Any]:
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "y": list(names),
+        "x": list(values),
+        "legendgroup": group,
+        "marker": marker,
+        "text": [None if value is None else f"× {t.number(value)}" for value in values],
+        "textposition": "outside",
+        "constraintext": "none",
+        "textfont": {"size": 11},
+        "cliponaxis": False,
+        "hoverinfo": "skip",
+    }
+
+
+def _draw(
+    t: Words,
+    bars: list[dict[str, Any]],
+    gains: Sequence[float],
+    legend: figures.Legend,
+    count: int,
+    one: str,
+    alt: str,
+    key: str,
+) -> None:
+    every = [1.0, *gains]
+    layout = {
+        "barmode": "group",
+        "bargap": 0.25,
+        "xaxis": figures.log_axis(
+            t("times the tokens a second"), min(every) / 1.4, max(every) * 2.2, lambda x: f"× {t.number(x)}"
+        ),
+        "yaxis": {"tickfont": {"size": 11}},
+    }
+    layout = figures.marked(layout, [figures.at_x(1.0, one, figures.TEXT)])
+    components.figure(figures.component_data(t, bars, layout, legend, height=70 + 38 * count, alt=alt), key=key)
+
+
+def _of_the_run(t: Words, lever: Lever) -> str:
+    names = {
+        "weights": t("weights {format}", format=lever.name.removeprefix("weights-")),
+        "kv": t("KV {format}", format=lever.name.removeprefix("kv-")),
+        "batch": t("batch {batch}", batch=lever.name.removeprefix("batch-")),
+        "context": t("half the prompt"),
+        "lookup": t("drafts"),
+    }
+    return names[lever.kind]
+
+
+def _in_place_of(t: Words, lever: Lever) -> str:
+    """Both sides of the comparison by name."""
+    said = {name: str(value).rpartition("/")[2] for name, value in lever.what.params.items()}
+    if lever.kind == "device":
+        return t("{device} for this machine", **said)
+    return t("{model} for {dense}", model=said["model"], dense=said["dense"])

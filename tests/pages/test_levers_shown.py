@@ -1,0 +1,47 @@
+"""Levers: the run's own on one axis, other devices and models on another, each named with what it replaces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from reading import figure, said, traces
+from streamlit.testing.v1 import AppTest
+
+from engine import levers
+from pages._parts import runs
+
+Open = Callable[..., AppTest]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_other_devices_and_models_do_not_stand_on_the_run_s_axis(language: str, open_page: Open) -> None:
+    shipped = runs.shipped()
+    assert shipped is not None
+    forecast = levers.forecast(shipped)
+    gains = {lever.kind: lever.gain for lever in forecast.levers}
+    test = open_page("levers.py", lang=language, run=shipped.id)
+    assert not test.exception
+    [own] = traces(test, "levers_figure", "predicted")
+    [replaced] = traces(test, "replaced_figure", "replaced")
+    assert sorted(own["x"]) == sorted(lever.gain for lever in forecast.levers if lever.kind in levers.PULLED)
+    assert sorted(replaced["x"]) == sorted(gains[kind] for kind in ("device", "mixture", "hybrid"))
+    names = " ".join(replaced["y"])
+    assert all(name in names for name in ("H100", "Qwen3-30B-A3B", "Qwen3.8-27B", "Qwen3-32B"))
+
+
+def test_a_swatch_looks_like_what_it_names(open_page: Open) -> None:
+    shipped = runs.shipped()
+    assert shipped is not None
+    test = open_page("levers.py", lang="en", run=shipped.id)
+    for key in ("levers_figure", "replaced_figure"):
+        legend = {each["group"]: each for each in figure(test, key)["legend"]}
+        drawn = {trace["legendgroup"]: trace for trace in figure(test, key)["figure"]["data"] if any(trace["x"])}
+        assert set(legend) == set(drawn)
+        for group, trace in drawn.items():
+            outlined = trace["marker"]["color"] == "rgba(0,0,0,0)"
+            assert legend[group]["mark"] == ("frame" if outlined else "box")
+            assert legend[group]["colour"] == (
+                trace["marker"]["line"]["color"] if outlined else trace["marker"]["color"]
+            )
+    assert "these gains and those above do not multiply" in said(test)
