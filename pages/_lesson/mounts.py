@@ -57,8 +57,12 @@ def paper(t: Words) -> None:
         "passes_wrong": t("The passes: one for the whole prompt, and one for each written token."),
         "longer_right": t("Which takes longer: right."),
         "longer_wrong": t("Decode takes longer: it does little, but reads all weights each time, again and again."),
-        "as_text": t("As the text counts: 1 + {output} = {text} passes", output=output, text=text),
-        "as_engine": t("As this engine counts: 1 + {less} = {engine} passes", less=engine - 1, engine=engine),
+        "as_text": t("With a pass for each token written: 1 + {output} = {text} passes", output=output, text=text),
+        "as_engine": t(
+            "With the first of them picked from the prefill, as here: 1 + {less} = {engine} passes",
+            less=engine - 1,
+            engine=engine,
+        ),
         "why": t(
             "The last row of the prefill already holds the scores of output token 1, so this engine picks it "
             "there. The token written last goes into no further pass. A long prompt need not cost much, a long "

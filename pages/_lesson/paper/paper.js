@@ -72,7 +72,7 @@ class Paper {
   result() {
     const { words, passes, prompt, output } = this.data
     const tokens = this.tokens.every((phase, index) => phase === this.expected(index))
-    // Either way of counting is right: the text's, or this engine's.
+    // Either count is right: a pass for each token written, or the first picked from the prefill.
     const counted = Number(this.passes.prefill) === 1 && [passes.text - 1, passes.engine - 1].includes(Number(this.passes.decode))
     const longer = this.longer === "decode"
     const said = tokens && counted && longer ? [words.all_right] : [
