@@ -27,13 +27,15 @@ def show(t: Words, view: View) -> None:
         return  # half a character; pressing Run says where
     if not prompt.strip():
         return
-    rows, in_bytes, own = [], False, 0
+    rows: list[dict[str, object]] = []
     ids: list[int] = []
+    in_bytes, own = False, 0
     try:
         pieces, ids = _split(view.model, view.chat, prompt)
         title = t.plural("{count} token for this model", "{count} tokens for this model", len(ids))
         rows.append(chip_row(t, title, pieces, ids))
-        own, in_bytes = len(ids), any("‹" in piece for piece in pieces)
+        in_bytes = any("‹" in piece for piece in pieces)
+        own = len(_split(view.model, False, prompt)[1])  # without what a chat template adds
         pieces, ids = _split_by_qwen(prompt)
         title = t.plural(
             "{count} token for Qwen3.8, for comparison", "{count} tokens for Qwen3.8, for comparison", len(ids)

@@ -14,6 +14,7 @@ from web_server import Lab
         ("map", "", "forced by a number"),
         ("glossary", "", "Every term of the lab"),
         ("devices", "step=misconceptions", "sound right"),
+        ("path", "step=done", "Your guesses beside the numbers"),
     ],
 )
 def test_a_rerun_costs_little_cpu(page: str, query: str, said: str, lab: Lab) -> None:

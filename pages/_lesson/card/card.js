@@ -155,7 +155,7 @@ class Path {
       return make("li", "", anchor, make("span", "", text))
     })
     const section = make("section", "rp-card rp-end", head, recapTable(asked, kept, words, this.say, title),
-      make("h3", "", words.onward), make("ul", "rp-onward-list", ...links), make("p", "rp-hint", words.stays_here))
+      make("h2", "", words.onward), make("ul", "rp-onward-list", ...links), make("p", "rp-hint", words.stays_here))
     section.setAttribute("aria-label", this.data.end.title)
     return [this.rail(), section]
   }
