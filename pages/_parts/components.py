@@ -30,10 +30,14 @@ def component(
 
 
 _live_view = component(
-    "roofline_live_view", "live_view", "view.html", ("view.css",), ("chart.js", "hover.js", "view.js")
+    "roofline_live_view",
+    "live_view",
+    "view.html",
+    ("view.css",),
+    ("../figure/plotly.js", "chart.js", "hover.js", "view.js"),
 )
 _chips = component("roofline_chips", "chips", "chips.html", ("chips.css",), ("chips.js",))
-_figure = component("roofline_figure", "figure", "figure.html", ("figure.css",), ("figure.js",))
+_figure = component("roofline_figure", "figure", "figure.html", ("figure.css",), ("plotly.js", "figure.js"))
 _import_run = component("roofline_import_run", "import_run", "import_run.html", ("import_run.css",), ("import_run.js",))
 
 

@@ -10,6 +10,7 @@ from engine.request import DTYPES
 from pages._parts import api, figures, palette, session, terms
 from pages._parts.choices import choices
 from pages._parts.links import View
+from pages._parts.roofline_chart import KIND_TERMS, kind_names
 from pages._parts.words import Words
 
 _COLOURS = {"prefill": palette.PREFILL, "decode": palette.DECODE, "floor": palette.FLOOR, **figures.KIND_COLOURS}
@@ -98,27 +99,13 @@ def _words(t: Words) -> dict[str, str]:
         "expected": t("expected"),
         "roof": t("measured roof"),
         "floor": t("datasheet floor"),
-        "weights": t("weights"),
-        "experts": t("experts"),
-        "kv": t("KV cache"),
-        "window": t("KV of sliding windows"),
-        "latent": t("compressed KV (latent)"),
-        "state": t("recurrent state"),
-        "conv": t("convolution state"),
-        "logits": t("logits"),
+        **kind_names(t),
         "about_prefill": t(terms.PREFILL),
         "about_decode": t(terms.DECODE),
         "about_expected": t(terms.EXPECTED),
         "about_roof": t(terms.ROOF),
         "about_floor": t(terms.FLOOR),
-        "about_weights": t(terms.WEIGHTS),
-        "about_experts": t(terms.EXPERTS),
-        "about_kv": t(terms.KV_CACHE),
-        "about_window": t(terms.WINDOW),
-        "about_latent": t(terms.LATENT),
-        "about_state": t(terms.STATE),
-        "about_conv": t(terms.CONV),
-        "about_logits": t(terms.LOGITS),
+        **{f"about_{kind}": t(term) for kind, term in KIND_TERMS.items()},
         "hover_prefill": t("Prefill: {tokens} tokens in {time}"),
         "hover_decode": t("Step {index}, decode at context {context}: {time}"),
         "hover_bytes": t("Step {index}: {total} moved"),

@@ -293,17 +293,19 @@ def kind_names(t: Words) -> dict[str, str]:
     }
 
 
+KIND_TERMS = {
+    "weights": terms.WEIGHTS,
+    "experts": terms.EXPERTS,
+    "kv": terms.KV_CACHE,
+    "window": terms.WINDOW,
+    "latent": terms.LATENT,
+    "state": terms.STATE,
+    "conv": terms.CONV,
+    "logits": terms.LOGITS,
+}
+
+
 def kind_legend(t: Words, shown: Sequence[str]) -> figures.Legend:
     """A legend of these kinds of bytes."""
-    about = {
-        "weights": terms.WEIGHTS,
-        "experts": terms.EXPERTS,
-        "kv": terms.KV_CACHE,
-        "window": terms.WINDOW,
-        "latent": terms.LATENT,
-        "state": terms.STATE,
-        "conv": terms.CONV,
-        "logits": terms.LOGITS,
-    }
     names = kind_names(t)
-    return [entry(kind, names[kind], "box", figures.KIND_COLOURS[kind], t(about[kind])) for kind in shown]
+    return [entry(kind, names[kind], "box", figures.KIND_COLOURS[kind], t(KIND_TERMS[kind])) for kind in shown]

@@ -37,9 +37,9 @@ def headline(t: Words, run: Run, *, is_elsewhere: bool) -> None:
             st.text(t.of_another(more) if is_elsewhere else more)
         if not is_elsewhere:
             _advice(t, run.summary)
-            if run.ceilings is not None and was_busy(run.ceilings):
             if run.ceilings is not None:
                 machine_facts.unsteady_ceilings(t, run.ceilings)
+            if run.ceilings is not None and was_busy(run.ceilings):
                 st.page_link("machine.py", label=t("Measure this machine again"), icon=":material/straighten:")
     notes = run.model.notes if run.model is not None else []
     for note in notes:
@@ -123,17 +123,18 @@ def details(t: Words, run: Run) -> None:
 
 def _table(t: Words, run: Run) -> None:
     columns: dict[str, list[Any]] = {
+        # What a narrow window shows comes first: the answer before what it rests on.
         t("step"): [step.index for step in run.steps],
         t("phase"): [t(step.phase) for step in run.steps],
+        t("measured, ms"): [step.time_ns / 1e6 for step in run.steps],
+        t("bound by"): [t(step.bound) for step in run.steps],
+        t("expected, ms"): [step.predicted_ns.expected / 1e6 for step in run.steps],
+        t("roof, ms"): [step.predicted_ns.measured_roof / 1e6 for step in run.steps],
         t("rows"): [step.tokens for step in run.steps],
         t("context"): [step.context for step in run.steps],
         t("text"): [step.text for step in run.steps],
-        t("measured, ms"): [step.time_ns / 1e6 for step in run.steps],
-        t("expected, ms"): [step.predicted_ns.expected / 1e6 for step in run.steps],
-        t("roof, ms"): [step.predicted_ns.measured_roof / 1e6 for step in run.steps],
         **_bytes_columns(t, run),
         "MFLOP": [step.flops / 1e6 for step in run.steps],
-        t("bound by"): [t(step.bound) for step in run.steps],
     }
     decimals = st.column_config.NumberColumn(format="accounting")  # two decimals, thousands apart as elsewhere
     numeric = [name for name, values in columns.items() if values and isinstance(values[0], float)]
@@ -191,12 +192,12 @@ def _measured_on(t: Words, run: Run) -> None:
         ]
     if ceilings is not None:
         facts.append((t("Ceilings measured"), t.moment(ceilings.measured_at)))
+        turns = (ridge_words.rows(t, count, dtype) for dtype, count in ridge.of_ceilings(ceilings).items())
+        facts.append((t("Ridge of that machine, weights read from memory"), t(", ").join(turns)))
     if probe is not None:
         before, after, moved = t.duration(probe.before_ns), t.duration(probe.after_ns), t.percent(probe.moved)
         said = t("{before} before, {after} after ({moved})", before=before, after=after, moved=moved)
         facts.append((t("Control probe"), said))
-        turns = (ridge_words.rows(t, count, dtype) for dtype, count in ridge.of_ceilings(ceilings).items())
-        facts.append((t("Ridge of that machine, weights read from memory"), t(", ").join(turns)))
     facts.append((t("Measured at"), t.moment(run.created_at)))
     facts.append(
         (t("Warm-up"), t.plural("{count} step, not shown", "{count} steps, not shown", len(run.warm_up_steps)))

@@ -15,6 +15,10 @@ from pathlib import Path
 
 import pytest
 from line_worker import Worker
+from service import new_store, start_broker
+
+from engine.broker import Broker
+from engine.store import Store
 
 POSTGRES_FOLDERS = [Path("/usr/lib/postgresql"), Path("/opt/homebrew/opt"), Path("/usr/pgsql")]
 
@@ -116,3 +120,19 @@ def worker() -> Iterator[Worker]:
     yield started
     started.process.kill()
     started.process.wait()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """An empty store, one for a file of tests."""
+    return new_store(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="module")
+def broker(request: pytest.FixtureRequest, store: Store) -> Iterator[Broker]:
+    """A broker with a real engine of one thread, within the file's own LIMITS where it has some."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ROOFLINE_LAB_THREADS", "1")
+        started = start_broker(store, limits=getattr(request.module, "LIMITS", None))
+        yield started
+        started.stop()

@@ -10,10 +10,14 @@ import json
 import re
 import socket
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+import pytest
+from huggingface_hub import constants
 
 _RESOLVE = re.compile(r"/(?P<repo>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<file>.+)")
 _INFO = re.compile(r"/api/models/(?P<repo>[^/]+/[^/]+)(/revision/(?P<revision>[^/]+))?")
@@ -186,3 +190,15 @@ def _sibling(name: str, content: bytes) -> dict[str, object]:
     if name.endswith(".safetensors"):
         found["lfs"] = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 134}
     return found
+
+
+def reached_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """An empty Hub that this test's process asks instead of the real one, with an empty cache and an empty lab home."""
+    server = Hub()
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("ROOFLINE_LAB_HOME", str(folder / "home"))
+    monkeypatch.delenv("ROOFLINE_LAB_MODELS", raising=False)
+    yield server
+    server.close()

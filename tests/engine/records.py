@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+
+from pydantic import BaseModel
+
 from engine.ceilings import BandwidthPoint, Ceilings, DeviceFacts
 from engine.errors import Sentence
 from engine.record import (
@@ -102,3 +107,13 @@ def said(error: Exception) -> str:
     sentence = getattr(error, "sentence", None)
     assert isinstance(sentence, Sentence)
     return str(sentence)
+
+
+def forged(record: BaseModel, path: Sequence[object], value: object) -> bytes:
+    """A record's file with one field set to something else; `path` are the keys and places that lead to it."""
+    document = json.loads(record.model_dump_json(by_alias=True))
+    place = document
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    return json.dumps(document).encode()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from records import said
-from service import MODEL, ask, ask_long, new_store, start_broker, wait_for_steps, wait_until
+from service import MODEL, ask, ask_long, new_store, wait_for_steps, wait_until
 
 from engine import broker as broker_module
 from engine import desk
@@ -23,20 +23,6 @@ from engine.record import RunRequest
 from engine.store import Store
 
 END_S = 60.0
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return new_store(tmp_path_factory.mktemp("store"))
-
-
-@pytest.fixture(scope="module")
-def broker(store: Store) -> Iterator[Broker]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ROOFLINE_LAB_THREADS", "1")
-        started = start_broker(store)
-        yield started
-        started.stop()
 
 
 @pytest.fixture

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from line_worker import Worker
-from service import MODEL, ask, ask_long, made_up_ceilings, new_store, start_broker, wait_until
+from service import MODEL, ask, ask_long, made_up_ceilings, new_store, wait_until
 
 from engine import catalogue, experiment_record, kernels, matrices, sweeps
 from engine.broker import Broker
@@ -43,15 +42,6 @@ def long_shape() -> ShapeRequest:
 def sweep(**changes: object) -> SweepRequest:
     """A short sweep of the smallest model."""
     return SweepRequest.model_validate({"model": MODEL, "values": [1, 2, 4], "context": 16, **changes})
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ROOFLINE_LAB_THREADS", "1")
-        started = start_broker(new_store(tmp_path_factory.mktemp("experiments")))
-        yield started
-        started.stop()
 
 
 def test_every_prediction_is_sent_before_anything_is_timed(worker: Worker) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hub_server import Hub, Repo
+from hub_server import Hub, Repo, reached_from
 from huggingface_hub import constants
 from small_models import edit_config, save_llama
 
@@ -25,16 +25,8 @@ FILE = "model.safetensors"
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """An empty Hub, an empty cache, and an empty lab home."""
-    server = Hub()
-    monkeypatch.setenv("HF_ENDPOINT", server.url)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setenv("ROOFLINE_LAB_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("ROOFLINE_LAB_MODELS", raising=False)
     monkeypatch.chdir(tmp_path)
-    yield server
-    server.close()
+    yield from reached_from(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ import pytest
 import torch
 import transformers
 from family_helpers import CONFIGS, VOCABULARY
-from hub_server import Hub
-from huggingface_hub import constants
+from hub_server import Hub, reached_from
 from huggingface_hub.utils._xet_progress_reporting import XetDownloadProgressReporter
 from service import made_up_ceilings
 from small_models import edit_config
@@ -31,14 +30,8 @@ ID = "lab/experts"
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    server = Hub()
-    monkeypatch.setenv("HF_ENDPOINT", server.url)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setenv("ROOFLINE_LAB_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ROOFLINE_LAB_DEVICE", "cpu")
-    yield server
-    server.close()
+    yield from reached_from(tmp_path, monkeypatch)
 
 
 def run(request: RunRequest) -> Run:

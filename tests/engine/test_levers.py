@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+from records import forged
 from records import run as small_run
 from service import new_store
 
@@ -144,13 +144,8 @@ def test_a_forecast_survives_its_file(forecast: LeversRecord) -> None:
 def test_a_forged_forecast_is_refused_in_one_sentence(
     path: tuple[object, ...], value: object, sentence: str, forecast: LeversRecord
 ) -> None:
-    document = json.loads(forecast.to_json())
-    place = document
-    for step in path[:-1]:
-        place = place[step]
-    place[path[-1]] = value
     with pytest.raises(LabError) as refused:
-        experiment_record.read(json.dumps(document).encode())
+        experiment_record.read(forged(forecast, path, value))
     assert sentence in str(refused.value)
 
 

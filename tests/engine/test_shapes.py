@@ -6,7 +6,7 @@ import json
 
 import pytest
 import torch
-from records import ceilings, facts, run, said
+from records import ceilings, facts, forged, run, said
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -278,13 +278,8 @@ def test_a_record_survives_its_file() -> None:
     ],
 )
 def test_a_forged_record_is_refused_in_one_sentence(path: tuple[object, ...], value: object, sentence: str) -> None:
-    document = json.loads(record().to_json())
-    place = document
-    for step in path[:-1]:
-        place = place[step]
-    place[path[-1]] = value
     with pytest.raises(LabError) as refused:
-        experiment_record.read(json.dumps(document).encode())
+        experiment_record.read(forged(record(), path, value))
     assert sentence in str(refused.value)
 
 
@@ -313,13 +308,8 @@ def test_a_flag_that_a_file_leaves_out_is_found_again() -> None:
     ],
 )
 def test_ceilings_that_cannot_be_are_refused(path: tuple[object, ...], value: object) -> None:
-    document = json.loads(record().to_json())
-    place = document["ceilings"]
-    for step in path[:-1]:
-        place = place[step]
-    place[path[-1]] = value
     with pytest.raises(LabError, match="that no machine can have"):
-        experiment_record.read(json.dumps(document).encode())
+        experiment_record.read(forged(record(), ("ceilings", *path), value))
 
 
 def test_a_run_is_not_taken_for_an_experiment() -> None:

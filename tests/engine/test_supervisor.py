@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,20 +26,6 @@ END_S = 60.0
 LIMITS = Limits(cancel_s=1.0, silence_s=0.3, answer_s=6.0, backoff_s=0.05)
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the signals of this test are POSIX's")
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return new_store(tmp_path_factory.mktemp("store"))
-
-
-@pytest.fixture(scope="module")
-def broker(store: Store) -> Iterator[Broker]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ROOFLINE_LAB_THREADS", "1")
-        started = start_broker(store, limits=LIMITS)
-        yield started
-        started.stop()
 
 
 def the_next_run_works(broker: Broker) -> None:

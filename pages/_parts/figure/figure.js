@@ -4,19 +4,6 @@
 const figures = new WeakMap()
 const CONFIG = { displaylogo: false, responsive: true, displayModeBar: "hover", modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] }
 
-let plotlyLoading = null
-function loadPlotly(url) {
-  if (window.Plotly) return Promise.resolve(window.Plotly)
-  plotlyLoading ??= new Promise((resolve, reject) => {
-    const script = document.createElement("script")
-    script.src = url
-    script.onload = () => resolve(window.Plotly)
-    script.onerror = () => { plotlyLoading = null; reject(new Error("plotly")) }
-    document.head.append(script)
-  })
-  return plotlyLoading
-}
-
 function themed(figure, root) {
   const style = getComputedStyle(root)
   const value = (name, fallback) => style.getPropertyValue(name).trim() || fallback

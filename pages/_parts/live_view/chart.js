@@ -6,19 +6,6 @@ const KINDS = ["weights", "experts", "kv", "window", "latent", "state", "conv", 
 const TRACES = ["prefill", "decode", ...LINES, ...KINDS]
 const HALF_STEP = 0.46
 
-let plotlyLoading = null
-function loadPlotly(url) {
-  if (window.Plotly) return Promise.resolve(window.Plotly)
-  plotlyLoading ??= new Promise((resolve, reject) => {
-    const script = document.createElement("script")
-    script.src = url
-    script.onload = () => resolve(window.Plotly)
-    script.onerror = () => { plotlyLoading = null; reject(new Error("plotly")) }
-    document.head.append(script)
-  })
-  return plotlyLoading
-}
-
 function inkOf(element) {
   const style = getComputedStyle(element)
   const value = (name, fallback) => style.getPropertyValue(name).trim() || fallback
