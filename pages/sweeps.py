@@ -6,6 +6,7 @@ import streamlit as st
 
 from engine import checkpoint
 from engine.experiment_task import ExperimentView
+from engine.request import NARROWER
 from engine.sweeps import FIRST, USUAL, Axis, SweepRecord, SweepRequest, up_to
 from pages._parts import bound, experiments, session, sweep_view, terms
 from pages._parts.links import DTYPES, SAME, WEIGHTS, narrower
@@ -90,6 +91,7 @@ def controls(models: list[str]) -> None:
         bind="query-params",
         on_change=changed,
         help=t(terms.WEIGHT_FORMAT),
+        disabled=not NARROWER[st.session_state[DTYPE]],
         format_func=lambda name: t("the same") if name == SAME else name,
     )
 
