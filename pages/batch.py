@@ -94,6 +94,7 @@ with right:
     else:
         found = scene_parts.room_of(asked)
         scene_parts.memory_alert(t, asked, found)
+        scene_parts.unsteady_roof(t, asked, ceilings)
         numbers(asked, found)
         components.figure(
             batch_charts.throughput(t, grown, found, view.batch, overlay.measured(view.runs)), key="throughput_figure"

@@ -100,6 +100,7 @@ with right:
         scene_parts.refuse(t, error)
     else:
         scene_parts.memory_alert(t, asked, scene_parts.room_of(asked))
+        scene_parts.unsteady_roof(t, asked, ceilings)
         here = here_beside(asked, ceilings)
         components.figure(
             roofline_chart.roofline(

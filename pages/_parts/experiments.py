@@ -286,7 +286,7 @@ def _show_imported(page: str) -> None:
         st.session_state[PROBLEM] = error.sentence
         return
     kind = view.record.kind if view.record is not None else None
-    if kind == KIND_OF[page]:
+    if kind is not None and kind == KIND_OF[page]:
         show(kind, view.id)
     else:
         st.session_state[f"elsewhere_{page}"] = (kind, view.id)

@@ -12,7 +12,7 @@ from engine.errors import LabError
 from engine.growth import Room, room
 from engine.ledger import explain
 from engine.measured_device import THIS_MACHINE
-from pages._parts import session, terms
+from pages._parts import machine_facts, session, terms
 from pages._parts.asked import Asked, NotMeasuredError
 from pages._parts.plain import plain
 from pages._parts.scene import Scene, link
@@ -94,6 +94,12 @@ def memory_alert(t: Words, asked: Asked, found: Room) -> None:
         ),
         icon=":material/memory_alt:",
     )
+
+
+def unsteady_roof(t: Words, asked: Asked, ceilings: Ceilings | None) -> None:
+    """What to know of this machine's roof where that is what is shown and its repetitions lay far apart."""
+    if ceilings is not None and whose(asked) is None:
+        machine_facts.unsteady_ceilings(t, ceilings)
 
 
 def gigabytes(t: Words, count_bytes: float) -> str:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engine
-from engine import lookup, speculation
+from engine import kernels, lookup, speculation
 from engine.clock import CpuClock
 from engine.errors import LabError
 from engine.generate import generate
@@ -81,6 +81,22 @@ def test_the_tokens_are_greedys_and_the_checks_are_those_foretold(
     written = [token for each in passes for token in each.token_ids]
     assert written == greedy
     assert [each.check for each in passes[1:]] == lookup.foretell(ids, greedy, 5)
+
+
+@pytest.fixture(scope="module")
+def packed(demo_folder: Path) -> Decoder:
+    return speculation.require(engine.load(str(demo_folder), max_tokens=256, weights="int8"))
+
+
+@pytest.mark.skipif(not kernels.usable(), reason="packed weights need the compiled kernels (numba)")
+@pytest.mark.parametrize("drafts", [5, 12])
+@pytest.mark.parametrize("prompt", PROMPTS[:8])
+def test_packed_weights_write_greedys_tokens_too(prompt: str, drafts: int, packed: Decoder, demo_folder: Path) -> None:
+    """Up to eight rows int8 is multiplied in whole numbers, more rows otherwise: close scores are asked for alone."""
+    ids = load_tokenizer(demo_folder).encode(prompt)
+    greedy = [step.token_ids[0] for step in generate(packed, ids, max_new_tokens=24, clock=CpuClock())]
+    passes = speculation.speculate(packed, ids, max_new_tokens=24, drafts=drafts, clock=CpuClock())
+    assert [token for each in passes for token in each.token_ids] == greedy
 
 
 def test_a_repeating_text_takes_fewer_passes_and_transformers_writes_the_same(demo: Decoder, demo_folder: Path) -> None:

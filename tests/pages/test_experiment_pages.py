@@ -129,8 +129,10 @@ def test_ceilings_that_spread_widely_are_called_unsteady(
     lab = broker.current()
     view = lab.machine().model_copy(update={"ceilings": ceilings})
     monkeypatch.setattr(lab, "machine", lambda: view)
-    test = open_page("machine.py", lang="en")
-    assert "lie up to ± 290 % around their median" in said(test)
+    for page in ("machine.py", "roofline.py", "batch.py"):
+        test = open_page(page, lang="en", **({} if page == "machine.py" else {"device": "this-machine"}))
+        assert "lie up to ± 290 % around their median" in said(test)
+    assert "around their median" not in said(open_page("batch.py", lang="en")), "another device's roof is not measured"
 
 
 def test_a_sweep_asks_in_the_format_of_the_control(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
