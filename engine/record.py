@@ -102,6 +102,8 @@ class RunRequest(_Part):
 
     dtype: None asks for the checkpoint's own; the record of the run says which that was.
     latent: how a decode step reads the cache of latent attention, "absorbed" or "re-expanded".
+    clock: "synchronised" waits for the device after each step, "free-running" only for the last one.
+    launches: how decode steps are started: "eager" op by op, "graph" all at once, "compiled" so after torch.compile.
     """
 
     model: str
@@ -114,6 +116,8 @@ class RunRequest(_Part):
     weights: str | None = None
     kv: str | None = None
     latent: str = "absorbed"
+    clock: str = "synchronised"
+    launches: str = "eager"
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
@@ -153,6 +157,18 @@ class Probe(_Part):
     moved: float = 0.0
     other_cores: float | None = None
     ceilings_scaled_by: float = 1.0
+
+
+class Preparation(_Part):
+    """What went before the first step and is in no step's time, in ns; 0 for what had been done before.
+
+    load_ns: weights into memory. compile_ns: kernels, once on a machine, or a step by torch.compile. capture_ns: the
+    recording of a step as a graph. The warm-up is apart from all of them, except that it is where a step is recorded.
+    """
+
+    load_ns: Count = 0
+    compile_ns: Count = 0
+    capture_ns: Count = 0
 
 
 class Prompt(_Part):
@@ -234,6 +250,7 @@ class Run(_Part):
     ceilings: Ceilings | None
     probe: Probe | None
     request: RunRequest
+    preparation: Preparation | None = None
     prompt: Prompt | None
     output: Output
     warm_up_steps: list[Step] = []

@@ -21,6 +21,10 @@ PACKED_WEIGHTS = ("int8", "int4", "int4-g32", "int4-g64")
 NARROWER = {"float32": ("bf16", *PACKED_WEIGHTS), "bfloat16": ()}
 """What weights can be held in while something wider is computed in."""
 
+CLOCKS = ("synchronised", "free-running")
+LAUNCHES = ("eager", "graph", "compiled")
+"""How steps are timed and started; what is not the first is for CUDA devices."""
+
 MAX_PROMPT_CHARACTERS = 200_000
 MAX_NEW_TOKENS = 100_000
 MAX_BATCH = 256
@@ -40,6 +44,7 @@ def check(request: RunRequest) -> None:
     _check_formats(request)
     _check_latent(request.latent)
     _check_sampling(request)
+    _check_ways(request)
 
 
 def check_text(prompt: str) -> None:
@@ -83,6 +88,18 @@ def check_latent(form: str, model: str, spec: Spec) -> None:
             model=model,
             form=form,
         )
+
+
+def check_device(request: RunRequest, kind: str) -> None:
+    """How steps are timed and started against the kind of device ("cpu", "cuda" ...) that the run is on."""
+    for asked, ways in ((request.clock, CLOCKS), (request.launches, LAUNCHES)):
+        if asked != ways[0] and kind != "cuda":
+            raise LabError(
+                "{asked} is for CUDA devices, whose work is queued; this run is on {device}: choose {plain}.",
+                asked=asked,
+                device=kind,
+                plain=ways[0],
+            )
 
 
 def check_memory(needed_bytes: int, available_bytes: int) -> None:
@@ -151,6 +168,16 @@ def _check_latent(form: str) -> None:
             "{form} is not a form of latent attention; choose one of {known}.",
             form=form,
             known=", ".join(LATENT_FORMS),
+        )
+
+
+def _check_ways(request: RunRequest) -> None:
+    for asked, ways in ((request.clock, CLOCKS), (request.launches, LAUNCHES)):
+        if asked not in ways:
+            raise LabError("{asked} is none of {known}.", asked=asked, known=", ".join(ways))
+    if request.clock != CLOCKS[0] and request.temperature > 0:
+        raise LabError(
+            "A free-running run never looks at its tokens, so it takes the likeliest each time: choose temperature 0."
         )
 
 

@@ -12,7 +12,7 @@ from time import monotonic
 from pydantic import BaseModel
 
 from engine.ceilings import Ceilings
-from engine.errors import Sentence
+from engine.errors import N_, Sentence
 from engine.experiment_record import AnyRecord
 from engine.measure import Stopped
 from engine.protocol import Advanced, Calibrated, Prompted, Recorded, Stepped
@@ -20,13 +20,19 @@ from engine.record import ActiveState, Progress, Prompt, Step
 
 STEPS_AT_ONCE = 8
 SECONDS_BETWEEN = 0.1
+COMPILING = N_("Compiling the kernels for {format} weights; this takes some seconds, once on this machine.")
 
 
 class Teller:
-    """The voice of one job."""
+    """The voice of one job.
+
+    compiled_ns: what compiling kernels has taken of its time so far.
+    """
 
     def __init__(self, job_id: str, send: Callable[[BaseModel], None], cancelled: Callable[[], bool]) -> None:
         self.cancelled = cancelled
+        self.compiled_ns = 0
+        self._state: ActiveState = "loading"
         self._id = job_id
         self._send = send
         self._steps: list[Step] = []
@@ -41,6 +47,7 @@ class Teller:
             Stopped: the job was cancelled.
         """
         self.check()
+        self._state = state
         self._send(Advanced(id=self._id, state=state))
 
     def progress(self, state: ActiveState) -> Callable[[Sentence, float | None], None]:
@@ -48,6 +55,7 @@ class Teller:
 
         def tell(sentence: Sentence, fraction: float | None) -> None:
             self.check()
+            self._state = state
             at = monotonic()
             if (state, sentence) == self._last_said and at < self._said_at + SECONDS_BETWEEN:
                 return
@@ -55,6 +63,18 @@ class Teller:
             self._send(Advanced(id=self._id, state=state, progress=Progress(sentence=sentence, fraction=fraction)))
 
         return tell
+
+    def compiling(self, format_: str) -> None:
+        """Kernels for weights in a format have to be compiled before the job goes on.
+
+        Raises:
+            Stopped: the job was cancelled.
+        """
+        self.progress(self._state)(Sentence(template=COMPILING, params={"format": format_}), None)
+
+    def compiled(self, time_ns: int) -> None:
+        """They are, and it took so long."""
+        self.compiled_ns += time_ns
 
     def check(self) -> None:
         """Raise Stopped once the job was cancelled."""

@@ -71,9 +71,19 @@ def print_summary(run: Run, file: TextIO | None = None) -> None:
         lines.append(f"prefill MFU      {summary.mfu_prefill:.0%} of the matrix rate measured here")
     if summary.median_abs_error is not None:
         lines.append(f"expected line    off by {summary.median_abs_error:.0%} in the median")
+    lines += _prepared(run)
     if summary.flags:
         lines.append(f"flags            {', '.join(summary.flags)}")
     print("\n".join(lines), file=file)
+
+
+def _prepared(run: Run) -> list[str]:
+    """What took time before the first step, once, and is in none of the numbers above."""
+    took = run.preparation
+    if took is None:
+        return []
+    named = (("load", took.load_ns), ("compiling", took.compile_ns), ("recording graph", took.capture_ns))
+    return [f"{label:<17}{time_ns / 1e9:,.2f} s, once and apart" for label, time_ns in named if time_ns]
 
 
 def _export(arguments: argparse.Namespace) -> None:

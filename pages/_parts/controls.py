@@ -8,10 +8,11 @@ from typing import Any
 
 import streamlit as st
 
-from engine import checkpoint
+from engine import broker, checkpoint
 from engine.errors import N_
 from engine.ledger.convention import LATENT_FORMS
 from engine.record import Run, RunRequest
+from engine.request import CLOCKS, LAUNCHES
 from pages._parts import choices as models
 from pages._parts import misread, terms
 from pages._parts import query as query_of
@@ -36,7 +37,7 @@ EXAMPLES = {
 }
 # What stands in the box at first, by the page's language: a text the small demo model can go on with.
 FIRST_PROMPTS = {"en": EXAMPLES["A story"], "zh": EXAMPLES["The lesson's sentence"]}
-MORE = ("temperature", "seed", "top_k", "top_p", "min_p", "dtype", "weights", "latent")
+MORE = ("temperature", "seed", "top_k", "top_p", "min_p", "dtype", "weights", "latent", "clock", "launches")
 LATE_S = 2.0
 _NAMES = [field.name for field in fields(View)]
 
@@ -121,6 +122,8 @@ def _of_request(request: RunRequest) -> View:
         dtype=request.dtype or View().dtype,
         weights=request.weights or SAME,
         latent=request.latent,
+        clock=request.clock,
+        launches=request.launches,
     )
     return parse_view(to_query(view))  # a run from the command line may lie outside what the controls can hold
 
@@ -186,14 +189,20 @@ def _number(place: Any, label: str, name: str, explanation: str, step: float | N
 
 def _more(t: Words, choice: checkpoint.ModelChoice) -> None:
     """What few need; a link that sets any of it opens it."""
-    if not choice.has_latent_attention:
-        st.session_state["latent"] = View().latent
+    device = broker.current().machine().device
+    has_queue = device is not None and device.kind == "cuda"
+    no_choice = [] if choice.has_latent_attention else ["latent"]
+    no_choice += [] if device is None or has_queue else ["clock", "launches"]
+    for name in no_choice:
+        st.session_state[name] = getattr(View(), name)
     is_set = any(st.session_state[name] != getattr(View(), name) for name in MORE)
     with folded(t("More: sampling and number format"), "more", expanded=is_set) as is_open:
         if is_open:
             _sampling(t)
             if choice.has_latent_attention:
                 _latent_form(t)
+            if has_queue:
+                _queue(t)
 
 
 def _sampling(t: Words) -> None:
@@ -215,3 +224,12 @@ def _latent_form(t: Words) -> None:
     st.selectbox(
         t("Latent attention"), LATENT_FORMS, key="latent", format_func=labels.__getitem__, help=t(terms.LATENT_FORM)
     )
+
+
+def _queue(t: Words) -> None:
+    """How steps are timed and started: a choice only where the device has a queue of its own."""
+    left, right = st.columns(2)
+    clocks = {"synchronised": t("waited for"), "free-running": t("freely, greedy")}
+    left.selectbox(t("Steps run"), CLOCKS, key="clock", format_func=clocks.__getitem__, help=t(terms.CLOCK))
+    launches = {"eager": t("op by op"), "graph": t("as a graph"), "compiled": t("as a graph, compiled")}
+    right.selectbox(t("Started"), LAUNCHES, key="launches", format_func=launches.__getitem__, help=t(terms.LAUNCHES))

@@ -14,7 +14,7 @@ from typing import Any
 
 from engine.ledger.convention import LATENT_FORMS
 from engine.record import RUN_ID_PATTERN, RunRequest
-from engine.request import NARROWER
+from engine.request import CLOCKS, LAUNCHES, NARROWER
 from pages._parts.query import VERSION, Ends, link, number, read, write
 from pages._parts.words import LANGUAGES
 
@@ -46,12 +46,19 @@ class View:
     dtype: str = "float32"
     weights: str = SAME
     latent: str = LATENT_FORMS[0]
+    clock: str = CLOCKS[0]
+    launches: str = LAUNCHES[0]
 
     def request(self, prompt: str) -> RunRequest:
-        """The run these controls ask for. Weights are narrower than the arithmetic, or not a choice of their own."""
+        """The run these controls ask for. Weights are narrower than the arithmetic, or not a choice of their own; only
+        a greedy run can do without looking at its tokens.
+        """
         values = asdict(self)
         held = narrower(self.dtype, self.weights)
-        return RunRequest(prompt=prompt, max_new_tokens=values.pop("length"), **values | {"weights": held})
+        clock = self.clock if self.temperature == 0 else CLOCKS[0]
+        return RunRequest(
+            prompt=prompt, max_new_tokens=values.pop("length"), **values | {"weights": held, "clock": clock}
+        )
 
 
 LIMITS: dict[str, Ends] = {
@@ -79,6 +86,10 @@ def _parse(name: str, default: Any, raw: str) -> Any:
         return raw if raw in WEIGHTS else default
     if name == "latent":
         return raw if raw in LATENT_FORMS else default
+    if name == "clock":
+        return raw if raw in CLOCKS else default
+    if name == "launches":
+        return raw if raw in LAUNCHES else default
     if name == "chat":
         return {"1": True, "true": True, "0": False, "false": False}.get(raw.lower(), default)
     return number(default, raw, LIMITS[name])

@@ -142,6 +142,16 @@ LATENT_FORM = N_(
     "Absorbed: each step turns its queries into the cache's compressed form and reads the cache as it is. Re-expanded: "
     "each step makes keys and values of every position anew, which moves many more bytes for the same result."
 )
+CLOCK = N_(
+    "A GPU works through a queue. Waited for: the host looks at each token before it queues the next step, as one who "
+    "streams text must, and the GPU idles meanwhile. Freely: nothing is looked at before the last step, so a step "
+    "takes what the GPU takes; the text comes at the end."
+)
+LAUNCHES = N_(
+    "How a decode step's hundreds of small operations are started. Op by op, the host launches each, which in a small "
+    "model takes longer than the work. As a graph they are recorded once and launched together; compiled, "
+    "torch.compile fuses some of them first. The expected line counts the launches one by one."
+)
 EXPERTS = N_(
     "Experts: of many feed-forward parts a router picks a few for each token. Only those a step hits are read; "
     "how many that were is recorded with each step."
