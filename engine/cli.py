@@ -115,12 +115,27 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         metavar="FORM",
         help="how latent attention reads its cache: absorbed (default) or re-expanded",
     )
+    _queue(run)
     add("--temperature", type=float, default=0.0, metavar="X", help="0 is greedy (default)")
     add("--top-k", type=int, default=0, metavar="K", help="choose among the K likeliest tokens (default: 0, no limit)")
     add("--top-p", type=float, default=1.0, metavar="P", help="choose among those that together reach P (default: 1)")
     add("--min-p", type=float, default=0.0, metavar="P", help="drop tokens below P of the likeliest one's (default: 0)")
     add("--seed", type=int, default=0, metavar="N", help="the same seed chooses the same tokens again (default: 0)")
     _json(run)
+
+
+def _queue(run: argparse.ArgumentParser) -> None:
+    """How steps are timed and started on a device that has a queue."""
+    wait = "wait for the device after each step (synchronised, default) or after the last (free-running, on CUDA)"
+    run.add_argument("--clock", default="synchronised", metavar="MODE", help=wait)
+    launches = run.add_mutually_exclusive_group()
+    for option, value, what in (
+        ("--eager", "eager", "start each op of a step by itself (default)"),
+        ("--graph", "graph", "start a decode step at once, as a CUDA graph, in dense decoders"),
+        ("--compile", "compiled", "the same, after torch.compile has fused its ops"),
+    ):
+        launches.add_argument(option, dest="launches", action="store_const", const=value, help=what)
+    run.set_defaults(launches="eager")
 
 
 def _add_shapes(shapes: argparse.ArgumentParser) -> None:
