@@ -118,8 +118,10 @@ class Ceilings(_Facts):
     def key(device: DeviceFacts) -> str:
         """What these ceilings hold for: the same device, torch, kernels and threads give the same 16 hex digits."""
         told = (device.kind, device.name, device.memory_bytes, device.cores, device.threads, device.torch_version)
-        compiled = device.kernels.get("decode", "torch")
-        return hashlib.sha256(repr((*told, device.cpu_capability, compiled)).encode()).hexdigest()[:16]
+        # Of the kernels, those that are this lab's choice; the libraries behind torch's own come with its version.
+        others = filter(None, map(device.kernels.get, ("gated_delta", "products")))
+        chosen = [device.kernels.get("decode", "torch"), *others]
+        return hashlib.sha256(repr((*told, device.cpu_capability, *chosen)).encode()).hexdigest()[:16]
 
     def bandwidth_at(self, working_set_bytes: float) -> float:
         """Best read bandwidth in bytes/s over a working set, interpolated over log size, flat beyond the ends."""

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import torch
 
-from engine import hardware, kernels, settings
+from engine import flash_delta, hardware, kernels, settings
 from engine.ceilings import DeviceFacts
 from engine.errors import LabError
 
@@ -159,13 +159,16 @@ def _sysctl(name: str) -> str:
 def _kernels(device: torch.device) -> dict[str, str]:
     """The libraries torch's own kernels come from on this device."""
     if device.type == "cuda":
-        return {"rocm": torch.version.hip} if torch.version.hip else {"cuda": str(torch.version.cuda)}
+        found = {"rocm": torch.version.hip} if torch.version.hip else {"cuda": str(torch.version.cuda)}
+        return found | {"gated_delta": flash_delta.named(device)}
     if device.type != "cpu":
         return {}
     libraries: dict[str, Any] = {"mkl": torch.backends.mkl, "onednn": torch.backends.mkldnn}
     found = {name: "yes" if library.is_available() else "no" for name, library in libraries.items()}
-    # What takes the steps of few rows in dense decoders computing in fp32.
-    return found | {"decode": f"numba {metadata.version('numba')}" if kernels.usable() else "torch"}
+    if not kernels.usable():
+        return found | {"decode": "torch"}
+    # What takes the steps of few rows in dense decoders computing in fp32, and elsewhere the products of such steps.
+    return found | dict.fromkeys(("decode", "products"), f"numba {metadata.version('numba')}")
 
 
 def _hardware_id(device: torch.device, name: str, memory_bytes: int) -> str | None:

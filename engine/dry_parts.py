@@ -19,10 +19,11 @@ from engine.dry_step import Case
 from engine.fitting import wanted_shapes
 from engine.hybrid_cache import HybridCache
 from engine.laps import Laps, OpKey
-from engine.model import ops
+from engine.model import choosing, ops
 from engine.model.attention import Step
 from engine.model.latent import Form
 from engine.model.layers import HybridLayer, Norm
+from engine.model.linear import linears_in
 from engine.model.reader import Reader
 from engine.model.rotary import RotaryTable
 from engine.points import point_kind
@@ -77,7 +78,9 @@ class DryParts:
         self._desk = Desk()
         self._keys: dict[Case, dict[Label, OpKey]] = {}
         self._kinds = [layer for layer, _ in spec.groups]
-        self._layers = [self._read(index, reader) for index in range(spec.num_layers)]
+        layers = [self._read(index, reader) for index in range(spec.num_layers)]
+        choosing.settle(linears_in([self._head, *layers]), dtype)
+        self._layers = [(self._timed(layer, index), layer.rotary) for index, layer in enumerate(layers)]
         self._first = 0
 
     def step(self, case: Case, laps: Laps, cache: HybridCache, rotary: Rotaries, *, layers: int) -> None:
@@ -114,10 +117,13 @@ class DryParts:
             {at: RotaryTable(at, case.context, self.dtype, self.device) for at in rotaries},
         )
 
-    def _read(self, index: int, reader: Reader) -> tuple[TimedLayer, specs.Rotary | None]:
+    def _read(self, index: int, reader: Reader) -> HybridLayer:
+        part = reader.under(f"model.layers.{index}.")
+        return HybridLayer.read(self.spec.layers[index], part, self.spec).with_latent_form(self._form)
+
+    def _timed(self, layer: HybridLayer, index: int) -> TimedLayer:
         shape = self.spec.layers[index]
-        layer = HybridLayer.read(shape, reader.under(f"model.layers.{index}."), self.spec).with_latent_form(self._form)
-        return TimedLayer(layer, shape, self._desk, self._kinds.index(shape)), layer.rotary
+        return TimedLayer(layer, shape, self._desk, self._kinds.index(shape))
 
     def _turn(self, layers: int) -> list[int]:
         """The next `layers` instances of each kind, in the model's order."""

@@ -20,10 +20,10 @@ from torch import Tensor
 from engine import spec as specs
 from engine.cache import KVCache, LayerViews
 from engine.laps import HostLaps, Laps, OpKey
-from engine.model import ops
+from engine.model import choosing, ops
 from engine.model.attention import Attention, Step
 from engine.model.decoder import Layer, compile_steps
-from engine.model.linear import Linear
+from engine.model.linear import Linear, linears_in
 from engine.model.reader import Reader
 from engine.model.rotary import RotaryTable
 
@@ -76,6 +76,8 @@ class DryModel:
         self._norm = reader.vector("model.norm.weight")
         self._head = Linear.of(self._embedding) if spec.tied else reader.linear("lm_head", bias=False)
         self._compiled = compile_steps(spec, self.layers, self._embedding, self._norm, self._head)
+        if self._compiled is None:
+            choosing.settle(linears_in([self._head, *self.layers]), dtype)
         self._first = 0
         mixer = spec.layers[0].mixer
         assert isinstance(mixer, specs.Attention)

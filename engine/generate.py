@@ -18,9 +18,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from engine.cache import CacheBytes
 from engine.clock import Clock
 from engine.errors import LabError
 from engine.model import Model
+from engine.model.phases import Reading
 from engine.sampling import Sampler
 
 StoppedBy = Literal["length", "end_of_sequence", "context_limit", "cancelled"]
@@ -34,6 +36,7 @@ class RawStep:
     token_ids: the token each sequence got from this step. time_ns, host_ns: as `engine.clock` says.
     ended: for each sequence, whether it has reached an end-of-sequence token, in this step or before.
         It keeps stepping with the others and repeats that token.
+    held: what the caches held after it.
     stopped_by: in the last step, why it is the last; None before.
     """
 
@@ -46,6 +49,7 @@ class RawStep:
     host_ns: int
     sample_ns: int
     ended: list[bool]
+    held: CacheBytes
     stopped_by: StoppedBy | None = None
 
 
@@ -59,18 +63,21 @@ def generate(
     sampler: Sampler | None = None,
     stop_ids: Collection[int] = (),
     should_stop: Callable[[], bool] = lambda: False,
+    reading: Reading = lambda tokens: None,
 ) -> Iterator[RawStep]:
     """Read the prompt, then write: yields one RawStep per forward pass, 1 prefill and up to N - 1 decodes for N tokens.
 
     The same prompt fills every row of the batch. `should_stop` is asked after every forward pass, so a cancel
-    costs at most the step it falls into. The sampler (greedy where None) begins again from its seed.
+    costs at most the step it falls into. The sampler (greedy where None) begins again from its seed. A long prompt's
+    chunks are told to `reading`, which may end all by raising.
 
     Raises:
         LabError: an empty prompt, a prompt beyond the context or with unknown tokens, or a length or batch below 1.
             Raised by the call itself, before anything is run.
     """
-    _check(model, prompt_ids, max_new_tokens, batch)
-    return _steps(model, prompt_ids, max_new_tokens, clock, batch, sampler or Sampler(), stop_ids, should_stop)
+    check(model, prompt_ids, max_new_tokens, batch)
+    sampler = sampler or Sampler()
+    return _steps(model, prompt_ids, max_new_tokens, clock, batch, sampler, stop_ids, should_stop, reading)
 
 
 def warm_up(
@@ -82,6 +89,7 @@ def warm_up(
     batch: int = 1,
     decode_steps: int = 3,
     should_stop: Callable[[], bool] = lambda: False,
+    reading: Reading = lambda tokens: None,
 ) -> Iterator[RawStep]:
     """The first steps of the run to come, greedy: the same shapes, weights and cache, to be recorded apart.
 
@@ -90,8 +98,8 @@ def warm_up(
     Raises:
         LabError: as `generate`.
     """
-    _check(model, prompt_ids, max_new_tokens, batch)
-    steps = _steps(model, prompt_ids, max_new_tokens, clock, batch, Sampler(), (), should_stop)
+    check(model, prompt_ids, max_new_tokens, batch)
+    steps = _steps(model, prompt_ids, max_new_tokens, clock, batch, Sampler(), (), should_stop, reading)
     return islice(steps, 1 + decode_steps)
 
 
@@ -104,6 +112,7 @@ def _steps(
     sampler: Sampler,
     stop_ids: Collection[int],
     should_stop: Callable[[], bool],
+    reading: Reading,
 ) -> Iterator[RawStep]:
     sampler.restart()
     positions = min(len(prompt_ids) + max_new_tokens - 1, model.max_tokens)
@@ -111,7 +120,7 @@ def _steps(
     token_ids, ended = [0] * batch, [False] * batch
     for index in range(max_new_tokens):
         if index == 0:
-            forward = partial(model.prefill, prompt, positions=positions)
+            forward = partial(model.prefill, prompt, positions=positions, reading=reading)
         else:
             forward = partial(model.decode, torch.tensor(token_ids, device=model.device))
         logits, time_ns, host_ns = _timed(clock, forward)
@@ -139,6 +148,7 @@ def _steps(
             host_ns=host_ns,
             sample_ns=sample_ns,
             ended=ended,
+            held=model.cache.bytes,
             stopped_by=stopped_by,
         )
         if stopped_by:
@@ -146,12 +156,12 @@ def _steps(
 
 
 def _timed(clock: Clock, forward: Callable[[], Tensor]) -> tuple[Tensor, int, int]:
-    with _garbage_collector_waiting():
+    with garbage_collector_waiting():
         return clock.time(forward)
 
 
 @contextmanager
-def _garbage_collector_waiting() -> Iterator[None]:
+def garbage_collector_waiting() -> Iterator[None]:
     """A collection may take tens of milliseconds and starts at any allocation; it may run between steps, not in one."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -162,7 +172,12 @@ def _garbage_collector_waiting() -> Iterator[None]:
             gc.enable()
 
 
-def _check(model: Model, prompt_ids: Sequence[int], max_new_tokens: int, batch: int) -> None:
+def check(model: Model, prompt_ids: Sequence[int], max_new_tokens: int, batch: int) -> None:
+    """Let pass what can be generated.
+
+    Raises:
+        LabError: as `generate`.
+    """
     if not prompt_ids:
         raise LabError("The prompt is empty; it has to have at least one token.")
     if len(prompt_ids) > model.max_tokens:

@@ -6,34 +6,43 @@ after, a pass of the same shapes warms it up, and what is measured is the forwar
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from time import perf_counter_ns
+from typing import Any
 
 import torch
 
 from engine import __version__, checkpoint, hardware, ledger, random_shapes, request
 from engine import device as devices
 from engine import tokenizer as tokenizers
+from engine.answer import Answer
 from engine.bench import Bench
-from engine.ceilings import Ceilings
+from engine.ceilings import Ceilings, DeviceFacts
 from engine.checkpoint import Source
-from engine.clock import clock_for
-from engine.errors import N_, Sentence
+from engine.clock import Clock, clock_for
+from engine.errors import N_, LabError, Sentence
 from engine.expected import Predictor, predictor
-from engine.generate import RawStep, StoppedBy, generate, warm_up
+from engine.free_run import check_runs_freely, free_run
+from engine.generate import RawStep, generate, warm_up
 from engine.judging import flags
 from engine.ledger.routed import bytes_with_experts, routed_bytes
 from engine.model import Model
+from engine.model.decoder import Decoder, Launches
+from engine.model.graph import DecodeGraph
 from engine.model.hybrid import HybridDecoder
 from engine.model.latent import Form
+from engine.model.phases import Reading
 from engine.model_facts import model_facts
 from engine.neighbours import Neighbours
 from engine.probe import probe, probed
 from engine.protocol import RunJob
 from engine.record import (
     SCHEMA,
+    ActiveState,
     FinalState,
     ModelFacts,
     Output,
+    Preparation,
     Probe,
     Prompt,
     ResidentBytes,
@@ -42,12 +51,16 @@ from engine.record import (
     StepBytes,
     StepParts,
 )
-from engine.request import DTYPES
+from engine.request import CLOCKS, DTYPES, LAUNCHES
 from engine.sampling import Sampler
 from engine.spec import Spec
 from engine.summary import summarise
 from engine.tell import Teller
-from engine.tokenizer import Stream, Tokenizer
+from engine.tokenizer import Tokenizer
+
+WARMING_UP = N_("Warming up: {tokens:,} of the prompt's {total:,} tokens read. This is not counted.")
+READING = N_("Reading the prompt: {tokens:,} of {total:,} tokens.")
+FREELY = N_("The steps run freely; they are shown when the last of them is done.")
 
 
 class RunInProgress:
@@ -61,12 +74,14 @@ class RunInProgress:
         self._facts: ModelFacts | None = None
         self._device: torch.device | None = None
         self._ceilings: Ceilings | None = None
+        self._preparation = Preparation()
         self._probe: Probe | None = None
         self._prompt: Prompt | None = None
         self._answer: Answer | None = None
         self._dtype = "float32"
         self._formats = ledger.Formats.engine("fp32")
         self._weights: str | None = None
+        self._kernels: dict[str, str] = {}
         self._resident_weight_bytes = 0
         self._warm_up: list[Step] = []
         self._steps: list[Step] = []
@@ -81,6 +96,7 @@ class RunInProgress:
         asked, teller = self._request, self._teller
         request.check(asked)
         self._device = device = devices.choose(asked.device)
+        request.check_device(asked, device.type)
         source = self._bring()
         request.check_latent(asked.latent, source.id, source.spec)
         self._dtype = request.choose_dtype(asked, source.spec.dtype)
@@ -92,9 +108,7 @@ class RunInProgress:
         teller.prompt(prompt)
         teller.state("loading")
         self._check_memory(source, len(prompt.token_ids))
-        model = self._bench.model(source, device, self._dtype, weights)
-        if isinstance(model, HybridDecoder):
-            model.use_latent_form(_form(asked.latent))
+        model = self._load(source, device)
         facts = model_facts(source, self._dtype, formats)
         # By the name that was asked for, and with all it takes to check the record without the lab.
         self._facts = facts.model_copy(update={"id": asked.model, "config": dict(source.config)})
@@ -102,6 +116,7 @@ class RunInProgress:
             device, source.spec, formats.plain_format, self._job.ceilings, teller, weights
         )
         self._resident_weight_bytes = model.resident_weight_bytes
+        self._kernels = model.kernels
         output = self._run(model, tokenizer, prompt.token_ids, self._predict(source))
         return self.close("cancelled" if output.stopped_by == "cancelled" else "done")
 
@@ -116,10 +131,11 @@ class RunInProgress:
             created_at=self._job.created_at,
             package_version=__version__,
             model=self._facts,
-            device=devices.facts(self._device) if self._device else None,
+            device=self._device_facts(),
             ceilings=ceilings,
             probe=self._probe,
             request=asked,
+            preparation=self._preparation,
             prompt=self._prompt,
             output=self._answer.output if self._answer else Output(text="", token_ids=[]),
             warm_up_steps=self._warm_up,
@@ -136,6 +152,13 @@ class RunInProgress:
             else None,
             error=error,
         )
+
+    def _device_facts(self) -> DeviceFacts | None:
+        """The device, and which of its kernels the model's steps ran through."""
+        if self._device is None:
+            return None
+        facts = devices.facts(self._device)
+        return facts.model_copy(update={"kernels": facts.kernels | self._kernels})
 
     # ---- before the run --------------------------------------------------------------------------
 
@@ -168,6 +191,26 @@ class RunInProgress:
             )
             self._teller.progress("loading")(sentence, None)
 
+    def _load(self, source: Source, device: torch.device) -> Model:
+        """The model, set to what was asked. Compiling its kernels is no part of loading it."""
+        asked, compiled_ns, started = self._request, self._teller.compiled_ns, perf_counter_ns()
+        is_loaded = self._bench.has(source, device, self._dtype, self._weights)
+        model = self._bench.model(source, device, self._dtype, self._weights)
+        if not is_loaded:
+            compiled_ns = self._teller.compiled_ns - compiled_ns
+            self._preparation.load_ns = perf_counter_ns() - started - compiled_ns
+        if isinstance(model, HybridDecoder):
+            model.use_latent_form(_form(asked.latent))
+        if isinstance(model, Decoder):
+            model.use_launches(_launches(asked.launches))
+        elif asked.launches != LAUNCHES[0]:
+            raise LabError(
+                "Only the steps of dense decoders can be recorded as a graph; {model} is not one.", model=source.id
+            )
+        if asked.clock != CLOCKS[0]:
+            check_runs_freely(model)
+        return model
+
     def _predict(self, source: Source) -> Predictor:
         """The lines of every step to come, worked out now."""
         assert self._ceilings is not None
@@ -194,6 +237,7 @@ class RunInProgress:
         teller.state("warming_up")
         # Before the warm-up, not between it and the run: the probe's matrix would push a small model out of the cache.
         before_ns = probe(self._device)
+        before = _graph(model)
         for raw in warm_up(
             model,
             ids,
@@ -201,26 +245,17 @@ class RunInProgress:
             clock=clock,
             batch=asked.batch,
             should_stop=teller.cancelled,
+            reading=self._reading("warming_up", WARMING_UP, len(ids)),
         ):
             self._warm_up.append(self._step(raw, model, lines, "", 0))
+        graph = _graph(model)
+        self._preparation.compile_ns = teller.compiled_ns
+        if graph is not None and graph is not before:
+            self._preparation.compile_ns += graph.compile_ns
+            self._preparation.capture_ns = graph.capture_ns
         teller.state("running")
         self._answer, neighbours = Answer(tokenizer.stream()), Neighbours()
-        for raw in generate(
-            model,
-            ids,
-            max_new_tokens=asked.max_new_tokens,
-            clock=clock,
-            batch=asked.batch,
-            sampler=Sampler(
-                temperature=asked.temperature,
-                top_k=asked.top_k,
-                top_p=asked.top_p,
-                min_p=asked.min_p,
-                seed=asked.seed,
-            ),
-            stop_ids=tokenizer.eos_ids,
-            should_stop=teller.cancelled,
-        ):
+        for raw in self._steps_of(model, ids, tokenizer.eos_ids, clock):
             step = self._step(raw, model, lines, *self._answer.add(raw))
             self._steps.append(step)
             teller.step(step)
@@ -228,11 +263,37 @@ class RunInProgress:
         self._probe = probed(before_ns, neighbours, self._device)
         return self._answer.output
 
+    def _steps_of(self, model: Model, ids: list[int], stop_ids: Collection[int], clock: Clock) -> Iterator[RawStep]:
+        """The steps that count: each as it is made, or all at the end of a run that waits for none."""
+        asked, stopped = self._request, self._teller.cancelled
+        reading = self._reading("running", READING, len(ids))
+        shape: dict[str, Any] = {"max_new_tokens": asked.max_new_tokens, "batch": asked.batch, "stop_ids": stop_ids}
+        if asked.clock != CLOCKS[0]:
+            self._teller.progress("running")(Sentence(template=FREELY), None)
+            return iter(free_run(model, ids, **shape, should_stop=stopped, reading=reading))
+        sampler = Sampler(
+            temperature=asked.temperature,
+            top_k=asked.top_k,
+            top_p=asked.top_p,
+            min_p=asked.min_p,
+            seed=asked.seed,
+        )
+        return generate(model, ids, **shape, clock=clock, sampler=sampler, should_stop=stopped, reading=reading)
+
+    def _reading(self, state: ActiveState, template: str, total: int) -> Reading:
+        """What to call between the chunks of a long prompt. One telling takes less than a thousandth of a chunk."""
+        tell = self._teller.progress(state)
+
+        def told(tokens: int) -> None:
+            tell(Sentence(template=template, params={"tokens": tokens, "total": total}), tokens / total)
+
+        return told
+
     def _step(self, raw: RawStep, model: Model, lines: Predictor, text: str, detokenize_ns: int) -> Step:
         """What was measured beside what was predicted."""
         assert self._ceilings is not None
         predicted = lines.decode(raw.context) if raw.index else lines.prefill(raw.tokens)
-        held, expected = model.cache.bytes, routed_bytes(predicted.ledger)
+        held, expected = raw.held, routed_bytes(predicted.ledger)
         step = Step(
             index=raw.index,
             phase=raw.phase,
@@ -264,40 +325,19 @@ class RunInProgress:
         return step
 
 
-class Answer:
-    """The first sequence's text as it grows, until its end of sequence: the others may write on."""
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-        self._text: list[str] = []
-        self._ids: list[int] = []
-        self._ended = False
-        self._stopped_by: StoppedBy | None = None
-
-    def add(self, raw: RawStep) -> tuple[str, int]:
-        """Take a step's token; return the text it adds and the time that took, in ns."""
-        self._stopped_by = raw.stopped_by
-        if self._ended:
-            return "", 0
-        started = perf_counter_ns()
-        piece = self._stream.push(raw.token_ids[0])
-        self._ended = raw.ended[0]
-        if self._ended or raw.stopped_by:
-            piece += self._stream.flush()
-        elapsed_ns = perf_counter_ns() - started
-        self._text.append(piece)
-        self._ids.append(raw.token_ids[0])
-        return piece, elapsed_ns
-
-    @property
-    def output(self) -> Output:
-        """As a record keeps it."""
-        return Output(text="".join(self._text), token_ids=list(self._ids), stopped_by=self._stopped_by)
-
-
 def _form(asked: str) -> Form:
     """A form of latent attention that `request.check` has let pass."""
     return "re-expanded" if asked == "re-expanded" else "absorbed"
+
+
+def _graph(model: Model) -> DecodeGraph | None:
+    """The recorded step of a model, if it has one."""
+    return model.graph if isinstance(model, Decoder) else None
+
+
+def _launches(asked: str) -> Launches:
+    """A way of starting steps that `request.check` has let pass."""
+    return "graph" if asked == "graph" else "compiled" if asked == "compiled" else "eager"
 
 
 def _datasheet_bandwidth(ceilings: Ceilings) -> float | None:

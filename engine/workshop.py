@@ -9,17 +9,19 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from queue import Empty
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 import torch
 from pydantic import BaseModel
 
-from engine import checkpoint, settings
+from engine import checkpoint, kernels, settings
 from engine import device as devices
 from engine.bench import DEMO_MODEL, Bench
 from engine.errors import N_, LabError, Sentence
 from engine.experiment_job import ExperimentInProgress
 from engine.experiment_record import AnyRecord
+from engine.kernels.notice import listening
 from engine.lookup_job import LookupInProgress
 from engine.measure import Stopped
 from engine.protocol import CalibrateJob, ExperimentJob, FetchJob, Finished, Job, Ready, RunJob
@@ -52,6 +54,7 @@ class Workshop:
         self._commands = commands
         self._send = send
         self._bench = Bench()
+        self._at_work = Event()
         devices.use_threads(settings.threads())
         self._device = devices.choose()
 
@@ -60,12 +63,14 @@ class Workshop:
         warm_up(self._device)
         others = [kind for kind in devices.available() if kind != self._device.type]
         self._send(Ready(devices=[devices.facts(self._device), *map(devices.facts, others)]))
+        Thread(target=self._bring_kernels, name="kernels", daemon=True).start()
         try:
             job = self._commands.jobs.get(timeout=IDLE_S)
         except Empty:
             self._prepare()
             job = self._commands.jobs.get()
         while True:
+            self._at_work.set()
             self._send(self._do(job))
             job = self._commands.jobs.get()
 
@@ -75,13 +80,14 @@ class Workshop:
         work = self._recorded(job, teller)
         spoilt = False
         try:
-            if work is not None:
-                return _finished(job, work.measure())
-            if isinstance(job, CalibrateJob):
-                teller.ceilings(self._bench.calibrate(devices.choose(job.device), teller))
-            elif isinstance(job, FetchJob):
-                checkpoint.ensure(job.model, teller.progress("fetching"))
-            return Finished(id=job.id)
+            with listening(teller):
+                if work is not None:
+                    return _finished(job, work.measure())
+                if isinstance(job, CalibrateJob):
+                    teller.ceilings(self._bench.calibrate(devices.choose(job.device), teller))
+                elif isinstance(job, FetchJob):
+                    checkpoint.ensure(job.model, teller.progress("fetching"))
+                return Finished(id=job.id)
         except Stopped:
             return _finished(job, work.close("cancelled") if work else None, cancelled=True)
         except LabError as trouble:
@@ -105,13 +111,48 @@ class Workshop:
             return kinds[job.request.kind](job, self._bench, teller)
         return None
 
+    def _bring_kernels(self) -> None:
+        """Load the compiled kernels that are on this machine, until there is work: they then belong to the process and
+        not to its first model, in time and in memory. A first run that comes at once loads what it needs itself.
+        """
+        try:
+            if self._device.type == "cpu" and kernels.usable():
+                # Not at the top: it needs numba, which may be missing and takes a while.
+                from engine.kernels import entry
+
+                entry.bring(lambda: not self._at_work.is_set())
+        except Exception as trouble:
+            print(f"engine: the kernels were not loaded ahead: {trouble}", flush=True)
+
     def _prepare(self) -> None:
         """Load the demo model if it is on this machine; whatever is wrong with it, its first run will say."""
         try:
             if any(choice.id == DEMO_MODEL and choice.fetched for choice in checkpoint.available()):
-                self._bench.model(checkpoint.ensure(DEMO_MODEL), self._device, "float32")
+                with listening(_Ahead(self._commands)):
+                    self._bench.model(checkpoint.ensure(DEMO_MODEL), self._device, "float32")
+        except Stopped:
+            pass  # a job has come, which waits for the same kernels and says so
         except (LabError, MemoryError, RuntimeError) as trouble:
             print(f"engine: the demo model was not loaded ahead: {trouble}", flush=True)
+
+
+class _Ahead:
+    """Waits for kernels that nobody has asked for yet, until there is a job."""
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+
+    def compiling(self, format_: str) -> None:
+        """As `engine.kernels.notice.Listener`.
+
+        Raises:
+            Stopped: a job has come.
+        """
+        if not self._commands.jobs.empty():
+            raise Stopped
+
+    def compiled(self, time_ns: int) -> None:
+        """As `engine.kernels.notice.Listener`."""
 
 
 def _finished(

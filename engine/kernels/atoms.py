@@ -14,10 +14,6 @@ from numba import carray, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-SPINS = 1 << 24
-"""Looks at the counter (1 to 2 ms) before a waiting thread lets others have its core. Shares differ by a tenth of that;
-one who yields sooner gives a whole time slice to whatever else runs here, at every meeting."""
-
 CACHE_LINE = 64
 
 I64 = ir.IntType(64)
@@ -139,15 +135,18 @@ def floats(address: int, count: int) -> Any:
 
 
 @njit(error_model="numpy")
-def meet(counter: int, threads: int) -> None:
-    """Wait until all `threads` have come here. `counter` is the address of a number that only grows."""
+def meet(place: int, threads: int) -> None:
+    """Wait until all `threads` have come here. `place` is the address of what `engine.kernels.team.meeting_place` made:
+    the number of arrivals, which only grows, and third how often a thread looks at it before it lets others run.
+    """
     if threads == 1:
         return
-    target = (fetch_add(counter, 1) // threads + 1) * threads
-    spins = 0
-    while load_int(counter) < target:
-        spins += 1
-        if spins > SPINS:
+    target = (fetch_add(place, 1) // threads + 1) * threads
+    patience = load_int(place + 16)
+    looks = 0
+    while load_int(place) < target:
+        looks += 1
+        if looks > patience:
             sched_yield()
 
 

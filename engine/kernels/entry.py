@@ -11,8 +11,8 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from numba import carray, cfunc, config, types
 
 from engine import settings
 from engine.kernels.atoms import fetch_add, pointer
+from engine.kernels.notice import waited_for
 from engine.kernels.reading import run_reading
 from engine.kernels.step import run_step
 
@@ -54,29 +55,59 @@ def _count(address: int) -> None:
 _STEPS = {"fp32": _fp32, "bf16": _bf16, "int8": _int8, "int4": _int4}
 
 
-@cache
-def step_address(kind: str) -> int:
-    """The address of the step's function for weights held as "fp32", "bf16", "int8" or "int4"."""
-    return compiled(_STEPS[kind])
+_thread = ThreadPoolExecutor(1, thread_name_prefix="kernels")
+"""Compiles and loads, one function after the other: whoever waits for one can be told, and can stop waiting."""
 
-
-@cache
-def reading_address() -> int:
-    """The address of the function that `engine.kernels.reader` calls."""
-    return compiled(_reading)
-
-
-@cache
-def counter_address() -> int:
-    """The address of a function that adds one to the number at an address: how many threads have called it."""
-    return compiled(_count)
-
-
+_addresses: dict[Callable[[int], None], Future[int]] = {}
 _kept: list[Any] = []
 
 
-def compiled(function: Callable[[int], None]) -> int:
-    """The address of a function of one address, compiled for threads of any kind, now or by an earlier process."""
+def step_address(kind: str) -> int:
+    """The address of the step's function for weights held as "fp32", "bf16", "int8" or "int4"."""
+    return _once(_STEPS[kind], kind)
+
+
+def reading_address() -> int:
+    """The address of the function that `engine.kernels.reader` calls."""
+    return _once(_reading, "fp32")
+
+
+def counter_address() -> int:
+    """The address of a function that adds one to the number at an address: how many threads have called it."""
+    return _once(_count, None)
+
+
+def bring(wanted: Callable[[], bool] = lambda: True) -> None:
+    """Load the steps that an earlier process has compiled, as long as they are `wanted`; compile nothing."""
+    folder = _cache_folder()
+    for kind, function in _STEPS.items():
+        if wanted() and _is_kept(function, folder):
+            step_address(kind)
+
+
+def compiled(function: Callable[[int], None], format_: str | None = None) -> int:
+    """The address of a function of one address, compiled for threads of any kind, now or by an earlier process.
+
+    format_: the weights that it computes with, if compiling it takes so long that whoever waits should be told
+        (`engine.kernels.notice`).
+    """
+    return _waited_for(_thread.submit(_compiled, function), function, format_)
+
+
+def _once(function: Callable[[int], None], format_: str | None) -> int:
+    """As `compiled`, but compiled or loaded by this process once; again only where that failed."""
+    made = _addresses.get(function)
+    if made is None or (made.done() and made.exception() is not None):
+        made = _addresses[function] = _thread.submit(_compiled, function)
+    return _waited_for(made, function, format_)
+
+
+def _waited_for(made: Future[int], function: Callable[[int], None], format_: str | None) -> int:
+    quick = format_ is None or made.done() or _is_kept(function, _cache_folder())
+    return made.result() if quick else waited_for(made, str(format_))
+
+
+def _compiled(function: Callable[[int], None]) -> int:
     folder = _cache_folder()
     try:
         made = _made(function, folder)
@@ -91,6 +122,12 @@ def compiled(function: Callable[[int], None]) -> int:
     return int(made.address)
 
 
+def _is_kept(function: Callable[[int], None], folder: Path | None) -> bool:
+    """Whether an earlier process has left it: numba names its index after the file, the function and its line."""
+    name = f"{Path(function.__code__.co_filename).stem}.{function.__qualname__}-*.nbi"
+    return folder is not None and any(folder.rglob(name))
+
+
 def _made(function: Callable[[int], None], folder: Path | None) -> Any:
     """The C function, kept in `folder` where there is one."""
     before, config.CACHE_DIR = config.CACHE_DIR, str(folder or "")
@@ -103,7 +140,7 @@ def _made(function: Callable[[int], None], folder: Path | None) -> Any:
 def _cache_folder() -> Path | None:
     """A folder that can be written; without one every process compiles for itself."""
     for place in (Path(__file__).parent / "__pycache__", settings.home() / "kernels"):
-        folder = place / _sources()
+        folder = place / sources()
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
             if os.access(folder, os.W_OK):
@@ -111,7 +148,7 @@ def _cache_folder() -> Path | None:
     return None
 
 
-def _sources() -> str:
+def sources() -> str:
     """What this package is now, in 16 hex digits."""
     digest = hashlib.sha256()
     for file in sorted(Path(__file__).parent.glob("*.py")):

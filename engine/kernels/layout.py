@@ -34,7 +34,7 @@ _CONTEXT = ["p_cos", "p_signed_sin", "p_cache"]
 _BUFFERS = [
     "p_layers",  # LAYER records
     "p_ids",  # int64
-    "p_counter",  # where threads meet; beside it the number of threads that ever came
+    "p_counter",  # where threads meet: see `team.meeting_place`
     "p_marks",  # moments, as POSIX timespecs
     "clock",  # the system's number of the clock they are read from
     "p_x",

@@ -144,9 +144,36 @@ def product(
 ) -> None:
     """Outputs `first` .. `last` of x W^T (+ bias), for all `rows`, written to `out` or added to what is there.
 
-    Addresses and, for `x_stride` and `out_stride`, bytes between rows; `sums` is `whole.room_bytes` of memory.
+    Addresses and, for `x_stride` and `out_stride`, bytes between rows; `sums` is `whole.room_bytes` of memory. Rows of
+    weights lie right behind each other.
     """
-    stride, scale_stride = row_bytes(like, k), 2 * (k // group)
+    strided_product(
+        like, w, row_bytes(like, k), scales, bias, k, group, first, last,
+        x, x_stride, rows, out, out_stride, adds, sums,
+    )  # fmt: skip
+
+
+@njit(error_model="numpy")
+def strided_product(
+    like: Any,
+    w: int,
+    stride: int,
+    scales: int,
+    bias: int,
+    k: int,
+    group: int,
+    first: int,
+    last: int,
+    x: int,
+    x_stride: int,
+    rows: int,
+    out: int,
+    out_stride: int,
+    adds: bool,
+    sums: int,
+) -> None:
+    """As `product`, with only the first `k` numbers of rows of weights that lie `stride` bytes apart."""
+    scale_stride = 2 * (k // group)
     x, x_stride, whole = rounded(like, x, x_stride, rows, k, sums)
     output = first
     while output + 2 <= last:

@@ -11,13 +11,13 @@ from engine.kernels.atoms import fetch_add, meet, pointer
 from engine.kernels.products import product, share
 
 COLUMNS = 1024
-_TABLE = ("matrix", "rows", "x", "y", "threads", "counter", "came")
+_TABLE = ("matrix", "rows", "x", "y", "threads", "arrivals", "came", "patience")
 
 
 @njit(error_model="numpy")
 def run_reading(fp32: Any, address: int) -> None:
     """One thread's part of a matrix [rows, COLUMNS] times a vector, by a table of `_TABLE` at an address."""
-    table = carray(pointer(address), (7,), np.int64)
+    table = carray(pointer(address), (8,), np.int64)
     rows, threads = table[1], table[4]
     thread = fetch_add(address + 48, 1) % threads
     first, last = share(rows, thread, threads)

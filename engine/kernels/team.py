@@ -9,14 +9,34 @@ neither case is Python's lock held meanwhile.
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from functools import cache
 from threading import Lock, Thread
 
+import numpy as np
+from numpy.typing import NDArray
+
 from engine.kernels.entry import counter_address
+
+PATIENCE = 1 << 24
+"""Looks at a meeting's counter (some milliseconds) before a thread that waits lets others have its processor. Shares
+differ by a tenth of that; one who yields sooner gives a whole time slice to whatever else runs, at every meeting."""
+NO_PATIENCE = 1 << 10
+"""The same where there are more threads than processors: those who are waited for may be waiting for this one's."""
 
 Run = Callable[[int, int], None]
 """Calls the C function at one address with another address, in every thread at once."""
+
+
+def meeting_place(threads: int) -> NDArray[np.int64]:
+    """Where so many threads meet (`atoms.meet`): arrivals; how many ever took part; looks before one yields."""
+    return np.array([0, 0, PATIENCE if threads <= processors() else NO_PATIENCE], np.int64)
+
+
+def processors() -> int:
+    """Processors that this process may run on, hyperthreads counted."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache

@@ -18,9 +18,10 @@ from engine import spec as specs
 from engine.cache import KVCache
 from engine.kernels.entry import step_address
 from engine.kernels.layout import LAYER, STEP, marks_of
-from engine.kernels.team import team
+from engine.kernels.team import meeting_place, team
 from engine.kernels.tiles import STEP as TILE
 from engine.kernels.whole import room_bytes
+from engine.model.few_rows import kind_of
 from engine.model.linear import Linear
 from engine.model.packed import Packed
 from engine.model.rotary import RotaryTable
@@ -55,7 +56,8 @@ class CompiledSteps:
         self._held = (layers, outer)  # the tables hold no more than addresses
         plain = isinstance(outer.embedding, Tensor) and outer.embedding.dtype == torch.float32
         self.most_rows = MOST_ROWS if plain else MOST_PACKED_ROWS
-        kind = _kind(outer.embedding)
+        kind = kind_of(outer.embedding)
+        assert kind is not None
         self._int8 = kind == "int8"
         self._function = step_address(kind)
         self._layers = np.array([_layer_row(layer) for layer in layers], LAYER)
@@ -158,7 +160,7 @@ class CompiledSteps:
         }
         self._buffers = [torch.zeros(size, dtype=torch.uint8) for size in sizes.values()]
         self._set(**{name: buffer.data_ptr() for name, buffer in zip(sizes, self._buffers, strict=True)})
-        counter = self._counters.setdefault(threads, np.zeros(2, np.int64))
+        counter = self._counters.setdefault(threads, meeting_place(threads))
         self._set(
             threads=threads,
             p_counter=counter.ctypes.data,
@@ -175,13 +177,6 @@ class CompiledSteps:
             sums_at=int(places[3]),
         )
         self._sized = (threads, rows, capacity)
-
-
-def _kind(matrix: Tensor | Packed) -> str:
-    """What the kernels call a matrix's format."""
-    if isinstance(matrix, Packed):
-        return "int4" if matrix.group else "int8"
-    return {torch.float32: "fp32", torch.bfloat16: "bf16"}[matrix.dtype]
 
 
 def _named(name: str, linear: Linear) -> dict[str, int]:

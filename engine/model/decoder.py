@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -19,8 +19,8 @@ from engine.cache import KVCache
 from engine.errors import LabError
 from engine.model import ops, supported
 from engine.model.attention import Attention, Step
-from engine.model.graph import DecodeGraph
-from engine.model.linear import Linear
+from engine.model.graph import DecodeGraph, what_compiling_lacks
+from engine.model.linear import Linear, linears_in
 from engine.model.mlp import Mlp
 from engine.model.packed import Packed
 from engine.model.phases import Model, context_limit
@@ -29,6 +29,8 @@ from engine.model.rotary import RotaryTable
 
 if TYPE_CHECKING:
     from engine.model.compiled import CompiledSteps
+
+Launches = Literal["eager", "graph", "compiled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class Decoder(Model):
         self._norm = norm
         self._head = head
         self._compiled = compile_steps(spec, layers, embedding, norm, head)
-        self._graphs = False
+        self._launches: Launches = "eager"
         self._allocate(batch=0, positions=0)
 
     @classmethod
@@ -133,19 +135,32 @@ class Decoder(Model):
             max_tokens=limit,
         )
 
-    def use_graphs(self, on: bool = True) -> None:
-        """Whether decode steps are replayed from a CUDA graph, which the first one behind a new cache captures.
+    def use_launches(self, how: Launches) -> None:
+        """How decode steps are started from now on: op by op, or replayed from a CUDA graph that the first step behind
+        a new cache records, as it is ("graph") or after torch.compile ("compiled").
 
         Raises:
-            LabError: there are no such graphs on this device.
+            LabError: there are no such graphs on this device, or torch.compile lacks something here.
         """
-        if on and self.device.type != "cuda":
+        if how != "eager" and self.device.type != "cuda":
             raise LabError("Steps can be recorded as a graph on cuda, not on {device}.", device=str(self.device))
-        self._graphs, self._graph = on, None
+        lacks = what_compiling_lacks() if how == "compiled" else []
+        if lacks:
+            raise LabError(
+                "torch.compile needs {missing}, which is not here; record the graph without it.",
+                missing=", ".join(lacks),
+            )
+        if how != self._launches:
+            self._launches, self._graph = how, None
+
+    @property
+    def graph(self) -> DecodeGraph | None:
+        """The recorded step, once there is one."""
+        return self._graph
 
     def _step(self, ids: Tensor) -> Tensor:
-        if self._graphs and ids.shape[1] == 1:
-            self._graph = self._graph or DecodeGraph(self)
+        if self._launches != "eager" and ids.shape[1] == 1:
+            self._graph = self._graph or DecodeGraph(self, compiled=self._launches == "compiled")
             return self._graph(ids[:, 0])
         if self._compiled is not None and ids.numel() <= self._compiled.most_rows:
             return self._compiled(ids, self.cache, self._rotary)
@@ -184,6 +199,16 @@ class Decoder(Model):
     def _logits(self, hidden: Tensor) -> Tensor:
         """The final norm and the head: [..., h] -> [..., V], fp32."""
         return self._head(ops.rms_norm(hidden, self._norm, self.spec.norm.eps)).float()
+
+    @property
+    def linears(self) -> list[Linear]:
+        """As `Model.linears`. The head also ends a long prompt, which is not compiled."""
+        return [*linears_in(self._layers if self._compiled is None else []), self._head]
+
+    @property
+    def kernels(self) -> dict[str, str]:
+        """As `Model.kernels`."""
+        return super().kernels if self._compiled is None else {"whole_steps": str(self._compiled.most_rows)}
 
     @property
     def resident_weight_bytes(self) -> int:

@@ -6,8 +6,9 @@ For each head, with decay e^g, write strength beta, key k, value v and query q, 
     S <- S + k (beta (v - S^T k))^T     write what the state did not yet say of this key
     o  = S^T q                          read
 
-`step` does this for one token; `chunks` does the same for many, 64 at a time, as matrix products. Everything is
-fp32: rounding the state once a token adds up. Shapes: B sequences, H heads, T tokens, dk key and dv value size.
+`step` does this for one token (on a CPU `compiled_step`, where the kernels can be used); `chunks` does the same for
+many, 64 at a time, as matrix products. Everything is fp32: rounding the state once a token adds up. Shapes: B
+sequences, H heads, T tokens, dk key and dv value size.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+
+from engine import kernels
 
 CHUNK = 64
 
@@ -47,9 +50,25 @@ def advance(
     """
     if queries.shape[1] == 1:
         decay = log_decay[:, 0, :, None] if log_decay.ndim == 3 else log_decay[:, 0]
-        return step(queries[:, 0], keys[:, 0], values[:, 0], decay, strength[:, 0, :, None], state)[:, None]
+        one = compiled_step if is_compiled(state) else step
+        return one(queries[:, 0], keys[:, 0], values[:, 0], decay, strength[:, 0, :, None], state)[:, None]
     by_head = (tensor.transpose(1, 2) for tensor in (queries, keys, values, log_decay, strength))
     return chunks(*by_head, state).transpose(1, 2)
+
+
+def is_compiled(state: Tensor) -> bool:
+    """Whether the compiled kernels move this state on by one token."""
+    return state.device.type == "cpu" and state.is_contiguous() and kernels.usable()
+
+
+def compiled_step(
+    queries: Tensor, keys: Tensor, values: Tensor, log_decay: Tensor, strength: Tensor, state: Tensor
+) -> Tensor:
+    """As `step`, in one pass over the state (`engine.kernels.delta`)."""
+    # Not at the top: it needs numba, which may be missing.
+    from engine.kernels import delta
+
+    return delta.step(queries, keys, values, log_decay.exp(), strength, state)
 
 
 def step(queries: Tensor, keys: Tensor, values: Tensor, log_decay: Tensor, strength: Tensor, state: Tensor) -> Tensor:

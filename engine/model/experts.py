@@ -9,13 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - the name PyTorch's own documentation gives it
 from torch import Tensor
 
 from engine import spec as specs
 from engine.model.feed_forward import Activation, FeedForward
+from engine.model.few_rows import side_by_side, takes_all
 from engine.model.linear import Linear
 from engine.model.reader import Reader
+
+AT_ONCE_ROWS = 1024
+"""Rows, of all experts together, up to which what is between their two products is held for all of them at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class Router:
 
     def _by_sigmoid(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """DeepSeek-V3's rule, in fp32: experts are scored alone, and chosen among the best groups of them."""
-        scores = F.linear(x.float(), self.linear.weight.float()).sigmoid()
+        scores = self.linear(x.float()).sigmoid()
         choice = scores if self.correction is None else scores + self.correction.float()
         if self.rule.groups > 1:
             choice = self._within_best_groups(choice)
@@ -68,7 +71,10 @@ class Router:
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """The routed experts, stacked: up [E, m or 2m, h], down [E, h, m]; and the shared part every token passes."""
+    """The routed experts, stacked: up [E, m or 2m, h], down [E, h, m]; and the shared part every token passes.
+
+    each: the same matrices as linears, up and down of one expert after another.
+    """
 
     router: Router
     up: Tensor
@@ -78,6 +84,7 @@ class Experts:
     activation: Activation
     shared: FeedForward | None
     shared_gate: Linear | None
+    each: tuple[tuple[Linear, Linear], ...]
 
     @classmethod
     def read(cls, spec: specs.Experts, reader: Reader, recipe: specs.Recipe) -> Experts:
@@ -86,7 +93,9 @@ class Experts:
         # A sigmoid router's bias corrects the choice of experts and leaves their scores alone.
         corrects = spec.router_bias and recipe.router.rule == "sigmoid"
         shared = specs.Mlp(spec.shared_width, gated=spec.gated, activation=spec.activation)
-        up = "gate_up_proj" if spec.gated else "up_proj"
+        name = "gate_up_proj" if spec.gated else "up_proj"
+        up, up_bias = part.vector(f"experts.{name}"), part.vector(f"experts.{name}_bias") if spec.bias else None
+        down, down_bias = part.vector("experts.down_proj"), part.vector("experts.down_proj_bias") if spec.bias else None
         return cls(
             router=Router(
                 recipe.router,
@@ -94,13 +103,14 @@ class Experts:
                 part.linear("gate", bias=spec.router_bias and not corrects),
                 part.vector("gate.bias") if corrects else None,
             ),
-            up=part.vector(f"experts.{up}"),
-            down=part.vector("experts.down_proj"),
-            up_bias=part.vector(f"experts.{up}_bias") if spec.bias else None,
-            down_bias=part.vector("experts.down_proj_bias") if spec.bias else None,
+            up=up,
+            down=down,
+            up_bias=up_bias,
+            down_bias=down_bias,
             activation=Activation.of(spec.activation, gated=spec.gated, recipe=recipe),
             shared=FeedForward.read(shared, part.under("shared_expert."), recipe) if spec.shared_width else None,
             shared_gate=part.linear("shared_expert_gate", bias=False) if spec.shared_gate else None,
+            each=tuple(zip(_linears(up, up_bias), _linears(down, down_bias), strict=True)),
         )
 
     def __call__(self, x: Tensor, distinct: list[int]) -> Tensor:
@@ -113,19 +123,31 @@ class Experts:
         hit = [(expert, count) for expert, count in enumerate(counts) if count]
         rows = order // chosen.shape[1]
         share = weights.flatten()[order, None]
-        first = 0
-        for expert, count in hit:
-            mine = slice(first, first + count)
-            out.index_add_(0, rows[mine], self._expert(expert, x[rows[mine]]) * share[mine])
-            first += count
         distinct.append(len(hit))
+        at_once = self._at_once(hit, x, rows) if len(rows) <= AT_ONCE_ROWS else None
+        if at_once is not None:
+            out.index_add_(0, rows, at_once * share)
+        else:
+            self._one_by_one(hit, x, rows, share, out)
         return out if self.shared is None else out.add_(self._shared(x))
 
-    def _expert(self, expert: int, x: Tensor) -> Tensor:
-        """One expert's feed-forward part for the rows that chose it."""
-        up_bias = None if self.up_bias is None else self.up_bias[expert]
-        down_bias = None if self.down_bias is None else self.down_bias[expert]
-        return F.linear(self.activation(F.linear(x, self.up[expert], up_bias)), self.down[expert], down_bias)
+    def _at_once(self, hit: list[tuple[int, int]], x: Tensor, rows: Tensor) -> Tensor | None:
+        """What the experts give for the rows that chose them, by two calls for all of them; None where one of them has
+        more rows than the compiled kernel takes.
+        """
+        counts = [count for _, count in hit]
+        ups, downs = ([self.each[expert][place].few for expert, _ in hit] for place in range(2))
+        if not (takes_all(ups[0], counts, x.dtype) and takes_all(downs[0], counts, x.dtype)):
+            return None
+        return side_by_side(downs, counts, self.activation(side_by_side(ups, counts, x[rows])))
+
+    def _one_by_one(self, hit: list[tuple[int, int]], x: Tensor, rows: Tensor, share: Tensor, out: Tensor) -> None:
+        """Add to `out` what each expert gives for the rows that chose it, one expert after another."""
+        first = 0
+        for expert, count in hit:
+            mine, (up, down) = slice(first, first + count), self.each[expert]
+            out.index_add_(0, rows[mine], down(self.activation(up(x[rows[mine]]))) * share[mine])
+            first += count
 
     def _shared(self, x: Tensor) -> Tensor:
         assert self.shared is not None
@@ -147,3 +169,9 @@ class Experts:
         shared = [] if self.shared is None else self.shared.tensors
         gate = [] if self.shared_gate is None else self.shared_gate.tensors
         return [*self.router.tensors, *self._routed, *shared, *gate]
+
+
+def _linears(stack: Tensor, bias: Tensor | None) -> list[Linear]:
+    """Each of the stacked matrices [E, out, in] as a linear, with its bias of [E, out]; views, not copies."""
+    biases = [None] * len(stack) if bias is None else bias.unbind()
+    return [Linear.of(matrix, own) for matrix, own in zip(stack.unbind(), biases, strict=True)]

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name PyTorch's own documentation gives it
 from torch import Tensor
 
+from engine import flash_delta
 from engine import spec as specs
 from engine.hybrid_cache import StateViews
 from engine.model import delta_rule, ops
@@ -59,7 +60,10 @@ class GatedDeltaNet:
         q, k, v = self._heads(self.conv(mixed, memory.conv))
         strength = strength.sigmoid().float()
         log_decay = -self.log_rate.float().exp() * F.softplus(decay.float() + self.rate_bias.float())
-        out = delta_rule.advance(q, k, v, log_decay, strength, memory.state, delta_rule.chunks)
+        if flash_delta.usable(x.device, x.dtype):
+            out = flash_delta.advance(q, k, v, log_decay, strength, memory.state, x.dtype)
+        else:
+            out = delta_rule.advance(q, k, v, log_decay, strength, memory.state, delta_rule.chunks)
         normed = ops.rms_norm(out.to(x.dtype), self.norm, self.eps)
         return self.out((normed * F.silu(gate.view_as(normed))).reshape(len(x), inner))
 

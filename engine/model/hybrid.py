@@ -18,7 +18,7 @@ from engine.model import ops, supported
 from engine.model.attention import Step
 from engine.model.latent import Form
 from engine.model.layers import HybridLayer, Norm
-from engine.model.linear import Linear
+from engine.model.linear import Linear, linears_in
 from engine.model.names import Canonical
 from engine.model.phases import Model, context_limit
 from engine.model.reader import Reader
@@ -39,7 +39,7 @@ class HybridDecoder(Model):
         self._embedding = reader.vector("model.embed_tokens.weight")
         self._positions = reader.vector("model.embed_positions.weight") if spec.positions else None
         # Before the layers: while it is copied it is in memory twice, and then it is better to hold little else.
-        self._head = Linear(self._embedding) if spec.tied else reader.linear("lm_head", bias=False)
+        self._head = Linear.of(self._embedding) if spec.tied else reader.linear("lm_head", bias=False)
         self._layers = [
             HybridLayer.read(layer, reader.under(f"model.layers.{index}."), spec)
             for index, layer in enumerate(spec.layers)
@@ -119,6 +119,11 @@ class HybridDecoder(Model):
         """Bytes of routed experts that the last step read."""
         routed = [layer.experts for layer in self._layers if layer.experts is not None]
         return sum(part.expert_bytes * hit for part, hit in zip(routed, self._distinct, strict=False))
+
+    @property
+    def linears(self) -> list[Linear]:
+        """As `Model.linears`."""
+        return [*linears_in(self._layers), self._head]
 
     @property
     def resident_weight_bytes(self) -> int:

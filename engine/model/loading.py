@@ -11,7 +11,7 @@ from engine import device as devices
 from engine.checkpoint import Source
 from engine.errors import LabError
 from engine.ledger import Formats, resident
-from engine.model import supported
+from engine.model import choosing, supported
 from engine.model.decoder import Decoder
 from engine.model.phases import Model
 from engine.request import DTYPES as WEIGHT_FORMATS
@@ -51,9 +51,12 @@ def load(
     _check_memory(found, formats, place)
     tensors = stored_tensors(found)
     if weights in (None, WEIGHT_FORMATS[dtype]):
-        return Model.from_tensors(found.spec, tensors, place, DTYPES[dtype], max_tokens)
-    _check_kernels(found.spec, place, dtype, str(weights))
-    return Decoder.from_tensors(found.spec, tensors, place, DTYPES[dtype], max_tokens, weights)
+        model = Model.from_tensors(found.spec, tensors, place, DTYPES[dtype], max_tokens)
+    else:
+        _check_kernels(found.spec, place, dtype, str(weights))
+        model = Decoder.from_tensors(found.spec, tensors, place, DTYPES[dtype], max_tokens, weights)
+    choosing.settle(model.linears, DTYPES[dtype])
+    return model
 
 
 def _check_kernels(spec: Spec, device: torch.device, dtype: str, format_: str) -> None:

@@ -9,7 +9,7 @@ Knows the cache's limits and the order of the phases; what a forward pass comput
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import torch
@@ -19,7 +19,13 @@ from engine.cache import CacheBytes
 from engine.chunks import PREFILL_ROWS, chunk_lengths
 from engine.errors import LabError
 from engine.model import supported
+from engine.model.linear import Linear, most_rows_of
 from engine.spec import Spec
+
+Reading = Callable[[int], None]
+"""Told how many tokens of each prompt were read so far, before each chunk of a prompt that is read in several. It runs
+between two chunks, inside the time of the prefill, and should take next to none of it; what it raises ends the prefill.
+"""
 
 
 class Cache(Protocol):
@@ -72,13 +78,21 @@ class Model(ABC):
         return kind.from_tensors(spec, tensors, device, dtype, max_tokens)
 
     @torch.inference_mode()
-    def prefill(self, ids: Tensor, *, positions: int | None = None, rows: int = PREFILL_ROWS) -> Tensor:
+    def prefill(
+        self,
+        ids: Tensor,
+        *,
+        positions: int | None = None,
+        rows: int = PREFILL_ROWS,
+        reading: Reading = lambda tokens: None,
+    ) -> Tensor:
         """Read prompts of equal length, from an empty cache; what was there before is forgotten.
 
         Args:
             ids: [B, T], on this device.
             positions: how many the cache has to hold in all; None takes `max_tokens`.
             rows: the most tokens, of all sequences together, that one pass over the layers takes.
+            reading: how far it is; not called for a prompt that one pass takes.
 
         Returns:
             Logits of the last position, [B, V], fp32.
@@ -93,7 +107,10 @@ class Model(ABC):
         self._begin()
         *first, last = torch.split(ids, chunk_lengths(tokens, batch, rows), dim=1)
         for chunk in first:
+            reading(self.cache.length)
             self._read(chunk)
+        if first:
+            reading(self.cache.length)
         return self._step(last)
 
     @torch.inference_mode()
@@ -134,6 +151,18 @@ class Model(ABC):
     def expert_bytes(self) -> int:
         """Bytes of routed experts that the last step read."""
         return 0
+
+    @property
+    def linears(self) -> list[Linear]:
+        """The matrices that steps of few rows multiply one by one: not those of a step that is compiled whole."""
+        return []
+
+    @property
+    def kernels(self) -> dict[str, str]:
+        """What a record says of the compiled kernels: up to how many rows they take whole steps ("whole_steps"), or the
+        products of steps ("few_rows", as "8", or "4-16" where that depends on the matrix).
+        """
+        return most_rows_of(self.linears, self.dtype)
 
     def _prepare_cache(self, batch: int, positions: int) -> None:
         """An empty cache of this size; the last one is used again if it has it."""

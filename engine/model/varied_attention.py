@@ -101,4 +101,4 @@ def _gates_last(projection: Linear, spec: specs.Attention) -> Linear:
     rows = torch.arange(projection.weight.shape[0])
     pairs, rest = rows[: spec.q_width].view(spec.heads, 2, spec.head_dim), rows[spec.q_width :]
     order = torch.cat((pairs[:, 0].flatten(), rest, pairs[:, 1].flatten())).to(projection.weight.device)
-    return Linear(projection.weight[order], None if projection.bias is None else projection.bias[order])
+    return Linear.of(projection.weight[order], None if projection.bias is None else projection.bias[order])

@@ -342,6 +342,7 @@ def expected(kind: str) -> list[Tensor]:
 
 def logits(kind: str, seed: Seed, patch: pytest.MonkeyPatch) -> list[Tensor]:
     """The engine's logits for the same sequence, with the mistake made."""
+    patch.setenv("ROOFLINE_LAB_KERNELS", "torch")  # mistakes are made in the plain code
     theirs = reference(kind)
     spec, tensors = specs.read(config_of(theirs)), dict(theirs.state_dict())
     spec = seed(spec, tensors, patch) or spec

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
-import torch.nn.functional as F  # noqa: N812 - the name PyTorch's own documentation gives it
 from family_helpers import CONFIGS, engine_of, reference, tokens
 from torch import Tensor
 
 from engine import ledger
 from engine.ledger import StepLedger
+from engine.model import experts
+from engine.model.few_rows import FewRows, side_by_side
+from engine.model.linear import Linear
 
 # Latent attention applies kv_b_proj to queries or to cached latents head by head, and not as one linear.
 BY_HEAD = "kv_b_proj"
@@ -20,15 +23,22 @@ Product = tuple[int, int, int]
 
 @pytest.fixture
 def products(monkeypatch: pytest.MonkeyPatch) -> Counter[Product]:
-    """Counts (rows, k, n) of every matrix product that goes through F.linear."""
+    """Counts (rows, k, n) of every matrix product, whichever way it goes."""
     seen: Counter[Product] = Counter()
-    linear = F.linear
+    linear = Linear.__call__
 
-    def watched(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        seen[len(x), weight.shape[1], weight.shape[0]] += 1
-        return linear(x, weight, bias)
+    def watched(own: Linear, x: Tensor) -> Tensor:
+        n, k = own.shape
+        seen[len(x), k, n] += 1
+        return linear(own, x)
 
-    monkeypatch.setattr(F, "linear", watched)
+    def watched_experts(each: Sequence[FewRows], counts: Sequence[int], x: Tensor) -> Tensor:
+        for few, count in zip(each, counts, strict=True):
+            seen[count, few.product.width, few.product.n] += 1
+        return side_by_side(each, counts, x)
+
+    monkeypatch.setattr(Linear, "__call__", watched)
+    monkeypatch.setattr(experts, "side_by_side", watched_experts)
     return seen
 
 
