@@ -168,7 +168,7 @@ def test_what_is_taken_in_on_another_page_is_shown_the_way(open_page: Open, kept
     test.session_state["elsewhere_shapes"] = ("sweep", kept_sweep.id)
     test.run()
     assert not test.exception
-    [link] = [each.proto.page_link for each in test.get("page_link") if "Taken in and kept" in str(each.proto)]
+    [link] = [each.proto for each in test.get("page_link") if "Taken in and kept" in each.proto.label]
     assert link.page == "sweeps"
 
 

@@ -132,7 +132,7 @@ def test_a_batch_of_58_and_where_it_ends(open_page: Open) -> None:
     assert "memory 80 GB" in names
     names = [note["text"] for note in figure(test, "intensity_figure")["figure"]["layout"]["annotations"]]
     assert "limit of decode 93" in names
-    assert "ridge of H100 SXM, bf16: 295" in names
+    assert "ridge of NVIDIA H100 SXM 80GB, bf16: 295" in names
     test.select_slider(key="scene_batch").set_value(59).run()
     assert "at most 58 fit" in test.error[0].value
 
@@ -181,7 +181,7 @@ def test_several_models_at_once(open_page: Open) -> None:
     assert list(table.index) == names.split(",")
     assert table.loc["Qwen/Qwen3.8-27B", "KV a token"] == "65.5 kB"
     assert table.loc["Qwen/Qwen3-32B", "KV a token"] == "262 kB"  # four times the anchor's
-    assert table.loc["Qwen/Qwen3.8-27B", "state"] == "151 MB"
+    assert table.loc["Qwen/Qwen3.8-27B", "state held"] == "151 MB"
     assert table.loc["Qwen/Qwen3.8-27B", "moved a step"] == "570 MB"
     drawn = figure(test, "models_figure")["figure"]["data"]
     lines = [(trace["line"]["color"], trace["line"].get("dash")) for trace in drawn]
