@@ -174,6 +174,16 @@ def state(t: Words, view: ExperimentView) -> None:
             ),
             icon=":material/warning:",
         )
+    _steadiness(t, record)
+    for note in record.notes:
+        st.caption(plain(t.sentence(note)))
+    if view.notice is not None:
+        st.warning(plain(t.sentence(view.notice)), icon=":material/warning:")
+
+
+def _steadiness(t: Words, record: AnyRecord) -> None:
+    """Whether the machine was left alone, while its ceilings were measured and while the experiment was."""
+    has_sure_ceilings = record.ceilings is None or not machine_facts.unsteady_ceilings(t, record.ceilings)
     largest = unsteady(point.spread for point in record.points)
     if largest is not None:
         st.warning(
@@ -184,17 +194,11 @@ def state(t: Words, view: ExperimentView) -> None:
             ),
             icon=":material/warning:",
         )
-    elif record.ceilings is not None and run_flags([], record.probe, record.ceilings):
+    elif has_sure_ceilings and run_flags([], record.probe, record.ceilings):
         st.warning(
             t("Other programs were using this machine meanwhile; close them and measure again before comparing."),
             icon=":material/warning:",
         )
-    if record.ceilings is not None:
-        machine_facts.unsteady_ceilings(t, record.ceilings)
-    for note in record.notes:
-        st.caption(plain(t.sentence(note)))
-    if view.notice is not None:
-        st.warning(plain(t.sentence(view.notice)), icon=":material/warning:")
 
 
 def not_measured_yet(t: Words) -> bool:

@@ -61,11 +61,11 @@ def metrics(t: Words, ceilings: Ceilings) -> None:
     )
 
 
-def unsteady_ceilings(t: Words, ceilings: Ceilings) -> None:
-    """A sentence where the repetitions behind a ceiling lie so far apart that what rests on it says little."""
+def unsteady_ceilings(t: Words, ceilings: Ceilings) -> bool:
+    """A sentence where the repetitions behind a ceiling lie so far apart that what rests on it says little, or none."""
     largest = unsteady(ceilings_spreads(ceilings))
     if largest is None:
-        return
+        return False
     st.warning(
         t(
             "The repetitions behind what this machine reaches lie up to ± {spread} around their median: it was not "
@@ -75,6 +75,7 @@ def unsteady_ceilings(t: Words, ceilings: Ceilings) -> None:
         ),
         icon=":material/warning:",
     )
+    return True
 
 
 def ridges(t: Words, ceilings: Ceilings) -> None:

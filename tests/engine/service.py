@@ -8,7 +8,7 @@ from pathlib import Path
 
 from records import ceilings
 
-from engine import catalogue
+from engine import catalogue, ledger
 from engine.broker import Broker
 from engine.ceilings import Ceilings, DeviceFacts, LinearPoint
 from engine.record import RunRequest, RunView
@@ -39,10 +39,15 @@ def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None
 
 def made_up_ceilings(device: DeviceFacts) -> Ceilings:
     """Ceilings that hold for this device and know the smallest model's shapes, as if measured here."""
-    parameters = catalogue.load(MODEL).parameters
-    weights = 4 * (parameters.matmul_all + parameters.hidden_norms)  # what a decode step reads, in fp32
-    point = LinearPoint(k=256, n=256, dtype="fp32", rows=1, time_ns=5e4, spread=0.1, working_set_bytes=weights)
-    return ceilings(device=device, linear=[point])
+    spec = catalogue.load(MODEL)
+    points = []
+    for weights in ("fp32", "int8"):
+        step = ledger.decode(spec, 1, formats=ledger.Formats.engine("fp32", weights))
+        read = step.bytes.weights - sum(op.bytes.weights for op in step.of_kind("embedding"))
+        points.append(
+            LinearPoint(k=256, n=256, dtype="fp32", rows=1, time_ns=5e4, spread=0.1, working_set_bytes=int(read))
+        )
+    return ceilings(device=device, linear=points)
 
 
 def start_broker(store: Store, limits: Limits | None = None) -> Broker:
