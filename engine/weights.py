@@ -22,8 +22,8 @@ from engine.weight_files import Stored, inspect
 
 _KEPT = 3
 """Tensors remembered, so that a loader may look at q, k and v, or gate and up, and then take them."""
-_REOPEN_BYTES = 1 << 23
-"""What may be read through one opening of the files."""
+_OPENINGS = 128
+"""How often the files are opened while all of them are read: one opening then maps a hundredth of them."""
 
 
 def tensors(source: Source, dtype: torch.dtype | None = None) -> Mapping[str, Tensor]:
@@ -59,7 +59,7 @@ def tensors(source: Source, dtype: torch.dtype | None = None) -> Mapping[str, Te
 
 
 class _Files(Mapping[str, Tensor]):
-    """Reads tensors out of mapped files, opened anew every few megabytes: pages that were read count as this process's
+    """Reads tensors out of mapped files, opened anew again and again: pages that were read count as this process's
     memory for as long as their mapping lives, and a whole file's would be a second model. (Opened anew for each
     tensor, a header of ten thousand experts would be read ten thousand times.)
     """
@@ -71,6 +71,7 @@ class _Files(Mapping[str, Tensor]):
         self._kept: OrderedDict[str, Tensor] = OrderedDict()
         self._open: dict[Path, safe_open] = {}
         self._read_bytes = 0
+        self._most_bytes = sum(file.stat().st_size for file in {part.file for part in stored.values()}) // _OPENINGS
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self._kept:
@@ -99,7 +100,7 @@ class _Files(Mapping[str, Tensor]):
         return tensor
 
     def _file(self, part: str) -> safe_open:
-        if self._read_bytes > _REOPEN_BYTES:
+        if self._read_bytes > self._most_bytes:
             self._open.clear()
             self._read_bytes = 0
         file = self._stored[part].file

@@ -22,7 +22,7 @@ from engine.model.packed import GROUPS, Packed, pack_in_blocks
 PLAIN = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
-BLOCK_SIZE = 1 << 18
+BLOCK_SIZE = 1 << 16
 """Weights packed at once."""
 
 

@@ -1,5 +1,6 @@
 """The command line as other programs call it: exit codes, one JSON document, one line of error."""
 
+import argparse
 import csv
 import io
 import json
@@ -10,6 +11,8 @@ import sys
 import time
 
 import pytest
+
+from engine import cli
 
 RUN_KEYS = {
     "schema", "id", "state", "package_version", "model", "device", "ceilings", "probe", "request", "prompt", "output",
@@ -104,6 +107,37 @@ def test_the_run_is_recorded_shown_exported_and_taken_in_elsewhere(tiny_run, eng
     assert again["steps"] == tiny_run["steps"]
 
 
+def test_an_experiment_is_taken_in_and_exported_like_a_run(engine, tmp_path):
+    made = engine("shapes", "--model", "tiny-3.7m", "--weights", "fp32", "--rows", "1,2", "--json")
+    assert made.returncode == 0, made.stderr
+    record = json.loads(made.stdout)
+    (tmp_path / "shape.json").write_text(made.stdout, encoding="utf-8")
+    elsewhere = {"ROOFLINE_LAB_HOME": str(tmp_path / "other")}
+    taken = engine("runs", "import", str(tmp_path / "shape.json"), env=elsewhere)
+    assert taken.stdout.strip() == record["id"], taken.stderr
+    again = json.loads(engine("runs", "export", record["id"], env=elsewhere).stdout)
+    assert again["points"] == record["points"]
+    assert engine("runs", "export", record["id"], "--format", "csv", env=elsewhere).stdout.count("\n") == 3
+
+
+def test_a_refusal_leaves_stdout_empty_and_the_help_says_so(engine):
+    refused = engine("run", "--model", "no-such-model", "--prompt", "x", "--json")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "refused" in engine("run", "--help").stdout
+
+
+def test_every_option_of_every_command_has_a_text():
+    def options(command):
+        for action in command._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for name, inner in action.choices.items():
+                    yield from ((f"{name} {each}", text) for each, text in options(inner))
+            else:
+                yield action.dest, action.help
+
+    assert [name for name, text in options(cli.parser()) if not text] == []
+
+
 def test_without_json_the_text_streams_and_the_summary_is_on_stderr(engine):
     done = engine(*TINY)
     assert done.returncode == 0, done.stderr
@@ -120,6 +154,9 @@ def test_without_json_the_text_streams_and_the_summary_is_on_stderr(engine):
         (("run", "--model", "tiny-3.7m", "--prompt", "x", "--max-new-tokens", "-1"), "-1"),
         (("run", "--model", "no-such-model", "--prompt", "x"), "no-such-model"),
         ((*TINY, "--temperature", "nan"), "temperature"),
+        ((*TINY, "--device", "cpu", "--graph"), "graph is for CUDA devices"),
+        ((*TINY, "--device", "cpu", "--clock", "free-running"), "free-running is for CUDA devices"),
+        ((*TINY, "--clock", "sundial"), "sundial"),
         (("predict", "--model", "no-such-model", "--hardware", "h100-sxm"), "no-such-model"),
         (("predict", "--model", "tiny-3.7m", "--hardware", "h1000"), "h1000"),
         (("predict", "--model", "tiny-3.7m", "--hardware", "h100-sxm", "--batch", "0"), "atch"),
@@ -135,7 +172,7 @@ def test_bad_input_is_one_line_and_exit_code_1(engine, arguments, says):
 
 
 @pytest.mark.parametrize(
-    "arguments", [(), ("run",), ("nonsense",), ("run", "--batch", "two"), ("predict", "--preset", "x")]
+    "arguments", [(), ("run",), ("nonsense",), ("run", "--batch", "two"), (*TINY, "--graph", "--eager"), ("predict", "--preset", "x")]
 )
 def test_wrong_usage_is_exit_code_2(engine, arguments):
     done = engine(*arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from pathlib import Path
 from typing import Any
 
@@ -208,3 +209,30 @@ def test_a_damaged_file_of_compiled_code_is_thrown_away(
     assert not kept.exists()
     assert entry.compiled(entry._count)
     assert len(list(tmp_path.rglob(f"*.{suffix}"))) == 1
+
+
+def test_more_threads_than_processors_still_finish() -> None:
+    """A thread that waits lets the one it waits for run. Were it to look on for its usual time, twenty steps of 16
+    meetings would take a minute.
+    """
+    from engine.kernels.team import NO_PATIENCE, PATIENCE, meeting_place, processors
+    from engine.model import load
+
+    model, before, many = load("tiny-3.7m", max_tokens=64), torch.get_num_threads(), processors() + 1
+    assert meeting_place(processors())[2] == PATIENCE > meeting_place(many)[2] == NO_PATIENCE
+
+    def written(threads: int) -> list[int]:
+        torch.set_num_threads(threads)
+        token, found = model.prefill(torch.arange(5)[None]).argmax(-1), []
+        for _ in range(20):
+            found.append(int(token))
+            token = model.decode(token).argmax(-1)
+        return found
+
+    try:
+        alone = written(1)
+        started = time.monotonic()
+        assert written(many) == alone
+        assert time.monotonic() - started < 10
+    finally:
+        torch.set_num_threads(before)

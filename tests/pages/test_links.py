@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.ledger.convention import LATENT_FORMS
-from engine.request import check
+from engine.request import CLOCKS, LAUNCHES, check
 from pages._parts.links import DTYPES, LIMITS, View, build_link, parse_language, parse_run, parse_view, to_query
 
 NAMES = [field.name for field in fields(View)]
@@ -23,6 +23,8 @@ views = st.builds(
     chat=st.booleans(),
     dtype=st.sampled_from(DTYPES),
     latent=st.sampled_from(LATENT_FORMS),
+    clock=st.sampled_from(CLOCKS),
+    launches=st.sampled_from(LAUNCHES),
     **{
         name: st.integers(int(low), int(high)) if isinstance(getattr(View(), name), int) else st.floats(low, high)
         for name, (low, high) in LIMITS.items()
@@ -72,6 +74,8 @@ def test_a_link_says_every_value(view: View) -> None:
         ("chat", "yes", False),
         ("chat", "1", True),
         ("dtype", "pickle", "float32"),
+        ("clock", "sundial", "synchronised"),
+        ("launches", "rockets", "eager"),
         ("model", "../../etc/passwd", "smollm2-135m"),
         ("model", "<script>", "smollm2-135m"),
     ],

@@ -93,3 +93,24 @@ def test_other_models_have_no_such_choice_and_no_trace_of_it(open_page: Open) ->
     test = open_page(lang="en", model="tiny-3.7m", latent="re-expanded")
     assert not [box for box in test.selectbox if box.key == "latent"]
     assert test.session_state["latent"] == "absorbed"
+
+
+def test_how_steps_are_timed_and_started_is_a_choice_on_cuda(
+    open_page: Open, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab, asked = broker.current(), list[RunRequest]()
+    device = made_up_ceilings().device.model_copy(update={"kind": "cuda"})
+    view = lab.machine().model_copy(update={"device": device})
+    monkeypatch.setattr(lab, "machine", lambda: view)
+    monkeypatch.setattr(lab, "submit", lambda request, owner: asked.append(request) or "A" * 12)
+    test = open_page(lang="en", model="smollm2-135m", launches="graph")
+    assert not test.exception
+    test.selectbox(key="clock").select("free-running").run()
+    next(button for button in test.button if button.label == "Run").click().run()
+    assert [(request.clock, request.launches) for request in asked] == [("free-running", "graph")]
+
+
+def test_on_a_cpu_there_is_no_such_choice_and_no_trace_of_it(open_page: Open, measured_here: None) -> None:
+    test = open_page(lang="en", model="smollm2-135m", launches="graph", clock="free-running", seed="1")
+    assert not [box for box in test.selectbox if box.key in ("clock", "launches")]
+    assert (test.session_state["clock"], test.session_state["launches"]) == ("synchronised", "eager")
