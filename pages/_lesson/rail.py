@@ -168,6 +168,6 @@ def _words(t: Words) -> dict[str, str]:
         "print": t("Print"),
         "close": t("{close} of {given} guesses were right, or within a factor of two."),
         "no_guess": t("no guess yet"),
-        "nothing_measured": t("nothing to measure"),
+        "not_measured": t("not measured here"),
         "onward": t("Where to go on"),
     }

@@ -54,8 +54,17 @@ def address_has(page: Page, said: str) -> None:
 
 
 def _run(page: Page, t: Words) -> None:
+    """Press Run and wait until the run that it started has ended; what was shown before has a summary too."""
+    before = page.locator(".rl-live").get_attribute("data-run")
     press(page, page.get_by_role("button", name=t("Run"), exact=True))
-    address_has(page, "run=")
+    page.wait_for_function(
+        """before => {
+            const shown = document.querySelector(".rl-live")?.dataset
+            return shown && shown.run !== before && shown.state === "done" && location.search.includes(shown.run)
+        }""",
+        arg=before,
+        timeout=RUN_S,
+    )
     wait_for_summary(page)
 
 
@@ -142,10 +151,7 @@ def _still_open(page: Page, t: Words) -> None:
     press(page, page.get_by_role("link", name=t("Run it here")))
     expect(page.get_by_role("heading", level=1)).to_have_text(t("Live run"))
     settled(page)
-    before = page.url
-    press(page, page.get_by_role("button", name=t("Run"), exact=True))
-    page.wait_for_function("before => location.href !== before", arg=before, timeout=RUN_S)
-    wait_for_summary(page)
+    _run(page, t)
     press(page, page.locator(".rp-away .rp-step-link"))
     settled(page)
     expect(page.locator("table").filter(has_text=t("how a step runs")).locator("tbody tr")).to_have_count(2)

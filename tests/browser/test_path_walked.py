@@ -59,6 +59,7 @@ def reader(request: pytest.FixtureRequest, browser: Browser) -> Iterator[tuple[P
     context.close()
 
 
+@pytest.mark.timeout(900)  # eleven experiments; a machine that does much else takes its time over them
 def test_the_whole_path_is_walked_by_keyboard_and_each_experiment_done(reader: tuple[Page, str], lab: Lab) -> None:
     page, language = reader
     t = Words(language)

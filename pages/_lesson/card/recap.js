@@ -33,7 +33,7 @@ function recapTable(asked, kept, words, say, title) {
     const first = make("th", "", title(id), make("p", "rp-learned", learned))
     first.scope = "row"
     return make("tr", "", first, guessCell(question, guessed(kept, id), words, say),
-      answersCell(question, "predicted", words.predicted, ""), answersCell(question, "measured", words.measured, words.nothing_measured))
+      answersCell(question, "predicted", words.predicted, ""), answersCell(question, "measured", words.measured, words.not_measured))
   })
   return make("table", "rp-recap", make("thead", "", head), make("tbody", "", ...rows))
 }
