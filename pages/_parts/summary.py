@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from engine import growth, ridge
+from engine.ceilings import DeviceFacts
 from engine.errors import N_, Sentence
 from engine.judging import was_busy
 from engine.record import Run, Summary
@@ -183,13 +184,16 @@ def _measured_on(t: Words, run: Run) -> None:
             (t("Device"), device.name),
             (t("Threads"), str(device.threads)),
             (t("Software"), f"torch {device.torch_version}, Roofline Lab {run.package_version}"),
+            *_kernels(t, device),
         ]
     if model is not None:
+        count = t("{count} parameters", count=t.many(model.parameters))
         kind = t("real weights") if model.weights == "real" else t("random weights")
         facts += [
-            (t("Model"), f"{model.id}, {model.weight_format}, {kind}, {t.number(model.parameters / 1e6)} M"),
+            (t("Model"), f"{model.id}, {model.weight_format}, {kind}, {count}"),
             (t("Weights' hash"), model.weights_hash[:16]),
         ]
+    facts += _prepared(t, run)
     if ceilings is not None:
         facts.append((t("Ceilings measured"), t.moment(ceilings.measured_at)))
         turns = (ridge_words.rows(t, count, dtype) for dtype, count in ridge.of_ceilings(ceilings).items())
@@ -205,6 +209,34 @@ def _measured_on(t: Words, run: Run) -> None:
     with st.container(gap="xxsmall"):
         for label, value in facts:
             st.text(f"{label}: {value}")
+
+
+def _kernels(t: Words, device: DeviceFacts) -> list[tuple[str, str]]:
+    """What the run's steps ran through, where the record says it."""
+    compiled, whole, few = (device.kernels.get(name) for name in ("decode", "whole_steps", "few_rows"))
+    if whole:
+        said = t("{compiled} for whole steps of up to {rows} rows, PyTorch for more", compiled=compiled, rows=whole)
+    elif few and few != "0":
+        rows = few.replace("-", "–")
+        said = t("{compiled} for products of up to {rows} rows, PyTorch for the rest", compiled=compiled, rows=rows)
+    elif few or compiled == "torch":
+        said = "PyTorch"
+    else:
+        return []
+    return [(t("Kernels"), said)]
+
+
+def _prepared(t: Words, run: Run) -> list[tuple[str, str]]:
+    """What took time before the first step, once: a label and a duration each."""
+    took = run.preparation
+    if took is None:
+        return []
+    named = [
+        (t("Loading the weights"), took.load_ns),
+        (t("Compiling kernels, once"), took.compile_ns),
+        (t("Recording the graph"), took.capture_ns),
+    ]
+    return [(label, t.duration(time_ns)) for label, time_ns in named if time_ns]
 
 
 def _share_and_keep(t: Words, run: Run) -> None:
