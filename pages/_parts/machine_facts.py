@@ -29,9 +29,8 @@ def device(t: Words, facts: DeviceFacts) -> None:
 def metrics(t: Words, ceilings: Ceilings) -> None:
     """The ceilings as numbers, after a word of warning where they cannot be trusted."""
     busy = measured_while_busy(ceilings)
-    if busy is not None:
+    if not unsteady_ceilings(t, ceilings) and busy is not None:
         st.warning(plain(t.sentence(busy)), icon=":material/warning:")
-    unsteady_ceilings(t, ceilings)
     memory, cache = ceilings.bandwidth[-1], max(ceilings.bandwidth, key=lambda point: point.bytes_per_s)
     shown = [
         *((label, t.bandwidth(point.bytes_per_s), point.spread, t.binary_size(point.working_set_bytes),
