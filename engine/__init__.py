@@ -20,6 +20,7 @@ def load(
     dtype: str = "float32",
     max_tokens: int | None = None,
     weights: str | None = None,
+    kv: str | None = None,
 ) -> Model:
     """Load a decoder ready for `prefill` and `decode`.
 
@@ -30,13 +31,14 @@ def load(
         dtype: what weights, activations and cache are held in: "float32" or "bfloat16".
         max_tokens: positions the caches can hold; None takes the model's own context limit.
         weights: what matrices are held in where it is not `dtype`: "bf16", "int8", "int4", "int4-g32", "int4-g64".
+        kv: what keys and values are held in where it is not `dtype`: "bf16" or "int8".
 
     Raises:
         engine.errors.LabError: one sentence saying what is wrong with the source and what would be right.
     """
     from engine.model import load as _load
 
-    return _load(source, device=device, dtype=dtype, max_tokens=max_tokens, weights=weights)
+    return _load(source, device=device, dtype=dtype, max_tokens=max_tokens, weights=weights, kv=kv)
 
 
 def __getattr__(name: str) -> Any:

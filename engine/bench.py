@@ -18,6 +18,7 @@ from engine.ceilings import Ceilings
 from engine.checkpoint import Source
 from engine.model import Model, load
 from engine.neighbours import Neighbours
+from engine.request import NARROWER_KV
 from engine.spec import Spec
 from engine.tell import Teller
 
@@ -30,7 +31,7 @@ class Bench:
     def __init__(self) -> None:
         self._model: Model | None = None
         self._loaded: tuple[str, str, str, str | None] | None = None
-        self._shapes: tuple[Spec, str, str | None] = (catalogue.load(DEMO_MODEL), "fp32", None)
+        self._shapes: tuple[Spec, str, str | None, str | None] = (catalogue.load(DEMO_MODEL), "fp32", None, None)
 
     def has(self, source: Source, device: torch.device, dtype: str, weights: str | None = None) -> bool:
         """Whether this very model is loaded. `weights`: the format of its matrices where it is not `dtype`."""
@@ -49,16 +50,27 @@ class Bench:
             self.clear()
         return self.held_bytes(source, device, dtype, weights) + devices.free_bytes(device)
 
-    def model(self, source: Source, device: torch.device, dtype: str, weights: str | None = None) -> Model:
+    def model(
+        self,
+        source: Source,
+        device: torch.device,
+        dtype: str,
+        weights: str | None = None,
+        kv: str | None = None,
+    ) -> Model:
         """The model of a source, loaded if it is not; the one before it is let go first.
 
+        weights, kv: the formats of its matrices and its cache where they are not `dtype`. The same weights serve
+        whatever the cache is held in.
+
         Raises:
-            LabError: the source's weights cannot be used, or the engine does not run its family.
+            LabError: the source's weights cannot be used, or the engine does not run its family, or not so.
         """
         if not self.has(source, device, dtype, weights) or self._model is None:
             self.clear()
-            self._model = load(source, device=str(device), dtype=dtype, weights=weights)
+            self._model = load(source, device=str(device), dtype=dtype, weights=weights, kv=kv)
             self._loaded = (source.weights_hash(), str(device), dtype, weights)
+        self._model.hold_kv(kv)
         return self._model
 
     def clear(self) -> None:
@@ -84,23 +96,24 @@ class Bench:
         known: Ceilings | None,
         teller: Teller,
         weights: str | None = None,
+        kv: str | None = None,
     ) -> Ceilings:
         """Ceilings that hold for this device and know this model's shapes; measured where there are none.
 
         Args:
             dtype: "fp32" or "bf16".
             known: what the store has; used if it was measured on this device with this software and threads.
-            weights: the format of the matrices where it is not `dtype`.
+            weights, kv: the formats of the matrices and of the cache where they are not `dtype`.
 
         Raises:
             Stopped: the job was cancelled.
         """
-        self._shapes = (spec, dtype, weights)
+        self._shapes = (spec, dtype, weights, kv)
         known = self.general(device, known, teller)
-        if not _of_model(known, *self._shapes).linear:
+        if not _knows(_of_model(known, spec, dtype, weights), kv):
             known = self._add_model(known, *self._shapes, teller)
             teller.ceilings(known)
-        return _of_model(known, *self._shapes)
+        return _of_model(known, spec, dtype, weights)
 
     def general(self, device: torch.device, known: Ceilings | None, teller: Teller) -> Ceilings:
         """Ceilings that hold for this device, whatever model they know; measured where there are none.
@@ -117,15 +130,24 @@ class Bench:
         tell = teller.progress("calibrating")
         return calibrate(device, settings.threads(), progress=tell, should_stop=teller.cancelled)
 
-    def _add_model(self, ceilings: Ceilings, spec: Spec, dtype: str, weights: str | None, teller: Teller) -> Ceilings:
+    def _add_model(
+        self, ceilings: Ceilings, spec: Spec, dtype: str, weights: str | None, kv: str | None, teller: Teller
+    ) -> Ceilings:
         tell, neighbours = teller.progress("calibrating"), Neighbours()
-        added = for_model(ceilings, spec, dtype, progress=tell, should_stop=teller.cancelled, weights=weights)
+        added = for_model(ceilings, spec, dtype, progress=tell, should_stop=teller.cancelled, weights=weights, kv=kv)
         return added.model_copy(update={"other_cores": busiest(added.other_cores, neighbours.other_cores())})
 
 
 def busiest(before: float | None, now: float | None) -> float | None:
     """Others' work at its worst, over all that a set of ceilings was measured in."""
     return max((cores for cores in (before, now) if cores is not None), default=None)
+
+
+def _knows(ceilings: Ceilings, kv: str | None) -> bool:
+    """Whether one model's points include those with a cache in this format; None for what is computed in."""
+    forms = {point.form for point in ceilings.small_ops if point.kind == "attention"}
+    measured = kv in forms if kv is not None else not forms or bool(forms - set(NARROWER_KV["float32"]))
+    return bool(ceilings.linear) and measured
 
 
 def _of_model(ceilings: Ceilings, spec: Spec, dtype: str, weights: str | None) -> Ceilings:

@@ -22,7 +22,7 @@ from engine.experiments import Experiments
 from engine.history import History
 from engine.live import LiveRun, events_of
 from engine.record import Run, RunRequest, RunView, new_run_id, now
-from engine.request import check, check_latent
+from engine.request import check, check_kv, check_latent, choose_dtype
 from engine.store import RunRow, Store, open_store
 from engine.supervisor import Limits, Supervisor
 from engine.tasks import MachineView, Task, TaskView
@@ -94,6 +94,8 @@ class Broker:
         if source is not None:
             check_latent(request.latent, source.id, source.spec)
             checkpoint.check_prompt(source, request.prompt, chat=request.chat)
+            dtype = choose_dtype(request, source.spec.dtype)
+            check_kv(request.kv, source.id, source.spec, dtype=dtype, device=request.device)
         self._require_engine()
         run = LiveRun(new_run_id(), owner, request, now())
         self._desk.take_in_run(run)

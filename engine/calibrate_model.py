@@ -45,6 +45,7 @@ def for_model(
     budget_s: float = BUDGET_S,
     should_stop: ShouldStop = lambda: False,
     weights: str | None = None,
+    kv: str | None = None,
 ) -> Ceilings:
     """Ceilings with the points of one more model and dtype; those it had of the same model are replaced.
 
@@ -52,7 +53,7 @@ def for_model(
         dtype: "fp32" or "bf16" (torch's names work too).
         rows: prompt lengths to walk; 1 is decode. Lengths beyond the model's context are left out.
         budget_s: about how long to measure.
-        weights: the format of matrices where it is not `dtype` (dense decoders only).
+        weights, kv: the formats of matrices and of the cache where they are not `dtype` (dense decoders only).
 
     Raises:
         LabError: the engine does not run this family.
@@ -63,7 +64,7 @@ def for_model(
     device = torch.device(ceilings.device.kind)
     devices.use_threads(ceilings.device.threads)
     plain = supported.is_plain(spec)
-    walk = partial(_walk_plain, weights=weights) if plain else walk_parts
+    walk = partial(_walk_plain, weights=weights, kv=kv) if plain else walk_parts
     on_share = part(progress, MEASURING_MODEL, 0.0, 1.0)
     with torch.inference_mode():
         samples = walk(
@@ -85,10 +86,11 @@ def _walk_plain(
     on_share: Callable[[float], None],
     should_stop: ShouldStop,
     weights: str | None,
+    kv: str | None,
 ) -> dict[OpKey, list[float]]:
     """Samples by op of a dense decoder."""
     held = _layers_that_fit(spec, dtype, device)
-    model = DryModel(spec, devices.DTYPES[dtype], device, layers=held, weights=weights)
+    model = DryModel(spec, devices.DTYPES[dtype], device, layers=held, weights=weights, kv=kv)
     if model.most_compiled_rows:  # the first prompt that other kernels read is measured beside the last of these
         rows = {*rows, model.most_compiled_rows + 1}
     wanted = cases(spec, rows, kv_bytes_per_position=model.kv_bytes_per_position, cache_bytes=cache_room(device))
@@ -121,6 +123,11 @@ def layers_to_walk(case: Case, ceilings: Ceilings, spec: Spec, dtype: str, held:
     return max(1, min(held, int(WALK_S / max(read_s, compute_s))))
 
 
+def _unlike(point: LinearPoint | SmallOpPoint, forms: set[str]) -> bool:
+    """Whether it is of attention in none of these forms."""
+    return isinstance(point, SmallOpPoint) and point.kind == "attention" and point.form not in forms
+
+
 def _with_points(
     ceilings: Ceilings,
     dtype: str,
@@ -128,10 +135,14 @@ def _with_points(
     timings: dict[OpKey, Timing],
     covers: Mapping[str, tuple[str, ...]],
 ) -> Ceilings:
-    """The ceilings with these points in place of those of the same dtype and working set."""
+    """The ceilings with these points in place of those of the same dtype and working set.
+
+    Attention over a cache in another format stays: it was not timed this time.
+    """
+    forms = {key.form for key in timings if key.kind == "attention"}
 
     def others(points: list[Point]) -> list[Point]:
-        return [p for p in points if (p.dtype, p.working_set_bytes) != (dtype, working_set_bytes)]
+        return [p for p in points if (p.dtype, p.working_set_bytes) != (dtype, working_set_bytes) or _unlike(p, forms)]
 
     linear = [
         LinearPoint(

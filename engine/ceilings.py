@@ -75,7 +75,8 @@ class SmallOpPoint(_Facts):
     `time_ns` at `rows` rows of `width` elements, its launch included. Attention (width: all query heads) also says
     how many sequences share the rows, how many positions each attends, and the width of all key heads; a recurrence
     how many sequences; experts how many `distinct` ones the rows hit together. `covers` names the ledger's ops that
-    were timed together with this one. `form` is latent attention's, where it has two.
+    were timed together with this one. `form` is latent attention's, where it has two, and elsewhere the format of a
+    KV cache that is narrower than what is computed in.
     """
 
     kind: str

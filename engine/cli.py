@@ -108,7 +108,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     _device(run)
     _dtype(run)
     _weights(run)
-    add("--kv", metavar="FORMAT", help="what the KV cache is held in (default: what is computed in)")
+    add("--kv", metavar="FORMAT", help="bf16 or int8, for the KV cache alone (default: what is computed in)")
     add(
         "--latent",
         default="absorbed",

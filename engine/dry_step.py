@@ -18,11 +18,12 @@ import torch
 from torch import Tensor
 
 from engine import spec as specs
-from engine.cache import KVCache, LayerViews
+from engine.cache import AnyKVCache, LayerViews, RoundedViews, kv_cache
 from engine.laps import HostLaps, Laps, OpKey
+from engine.ledger import Formats
 from engine.model import choosing, ops
 from engine.model.attention import Attention, Step
-from engine.model.decoder import Layer, compile_steps
+from engine.model.decoder import FORMATS, Layer, compile_steps
 from engine.model.linear import Linear, linears_in
 from engine.model.reader import Reader
 from engine.model.rotary import RotaryTable
@@ -51,8 +52,8 @@ class Case:
 class DryModel:
     """A dense decoder of a Spec's shape that can be walked op by op.
 
-    layers: how many of them to hold. tensors: weights to hold instead of constants. weights: the format of matrices,
-    None for `dtype`.
+    layers: how many of them to hold. tensors: weights to hold instead of constants. weights, kv: the formats of
+    matrices and of the cache, None for `dtype`.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class DryModel:
         layers: int,
         tensors: Mapping[str, Tensor] | None = None,
         weights: str | None = None,
+        kv: str | None = None,
     ) -> None:
         found = ConstantTensors(spec.tensors()) if tensors is None else tensors
         reader = Reader(found, dtype, device, format_=weights)
@@ -75,7 +77,8 @@ class DryModel:
         self._embedding = reader.matrix("model.embed_tokens.weight")
         self._norm = reader.vector("model.norm.weight")
         self._head = Linear.of(self._embedding) if spec.tied else reader.linear("lm_head", bias=False)
-        self._compiled = compile_steps(spec, self.layers, self._embedding, self._norm, self._head)
+        self._kv, self._form = kv or FORMATS[dtype], kv or ""
+        self._compiled = compile_steps(spec, self.layers, self._embedding, self._norm, self._head, self._kv)
         if self._compiled is None:
             choosing.settle(linears_in([self._head, *self.layers]), dtype)
         self._first = 0
@@ -83,7 +86,7 @@ class DryModel:
         assert isinstance(mixer, specs.Attention)
         self._mixer = mixer
 
-    def step(self, case: Case, laps: Laps, cache: KVCache, rotary: RotaryTable, *, layers: int) -> Tensor:
+    def step(self, case: Case, laps: Laps, cache: AnyKVCache, rotary: RotaryTable, *, layers: int) -> Tensor:
         """Walk `layers` of the layers (the next ones each time, so that all take their turn), lap by lap.
 
         The head is walked in decode cases only: a prefill runs it for one row a sequence, as decode does.
@@ -99,7 +102,7 @@ class DryModel:
         cache.length = case.context - case.tokens
         ids = torch.zeros(case.batch, case.tokens, dtype=torch.long, device=self.device)
         # Names are made before the clock starts: making one takes as long as a small op's launch.
-        turn = [(index, LayerKeys.of(self.layers[index], hidden, case)) for index in self._turn(layers)]
+        turn = [(index, LayerKeys.of(self.layers[index], hidden, case, self._form)) for index in self._turn(layers)]
         embedding_key, norm_key = OpKey("embedding", case.rows, hidden), OpKey("norm", case.batch, hidden)
         head_key = _linear_key(self._head, case.batch)
 
@@ -119,7 +122,7 @@ class DryModel:
         return x
 
     def _compiled_step(
-        self, compiled: CompiledSteps, case: Case, laps: HostLaps, cache: KVCache, rotary: RotaryTable
+        self, compiled: CompiledSteps, case: Case, laps: HostLaps, cache: AnyKVCache, rotary: RotaryTable
     ) -> Tensor:
         """A whole step with the kernels' own laps: five a layer, each named after its linear or its attention.
 
@@ -128,7 +131,7 @@ class DryModel:
         cache.length = case.context - case.tokens
         ids = torch.zeros(case.batch, case.tokens, dtype=torch.long)
         logits = compiled(ids, cache, rotary)
-        names = [LayerKeys.of(layer, self.spec.hidden_size, case) for layer in self.layers]
+        names = [LayerKeys.of(layer, self.spec.hidden_size, case, self._form) for layer in self.layers]
         inside = {key for keys in names for key in (keys.norm, keys.rotary, keys.residual, keys.swiglu)}
         inside |= {key for keys, layer in zip(names, self.layers, strict=True) if layer.attention.q_norm is not None
                    for key in (keys.q_norm, keys.k_norm)}  # fmt: skip
@@ -148,18 +151,19 @@ class DryModel:
     @property
     def kv_bytes_per_position(self) -> int:
         """Bytes of keys and values one position of one sequence takes over the layers held."""
-        return len(self.layers) * 2 * self._mixer.kv_heads * self._mixer.head_dim * self.dtype.itemsize
+        one: int = Formats(kv=self._kv).kv_bytes(self._mixer.kv_heads, self._mixer.head_dim)
+        return len(self.layers) * 2 * one
 
-    def cache_for(self, case: Case) -> tuple[KVCache, RotaryTable]:
+    def cache_for(self, case: Case) -> tuple[AnyKVCache, RotaryTable]:
         """An empty cache with a place for every position of a case, and the angles of those positions."""
         assert self._mixer.rotary is not None
-        cache = KVCache(
+        cache = kv_cache(
+            self._kv,
             layers=len(self.layers),
             batch=case.batch,
             kv_heads=self._mixer.kv_heads,
             positions=case.context,
             head_dim=self._mixer.head_dim,
-            dtype=self.dtype,
             device=self.device,
         )
         return cache, RotaryTable(self._mixer.rotary, case.context, self.dtype, self.device)
@@ -187,8 +191,8 @@ class LayerKeys:
     down: OpKey
 
     @classmethod
-    def of(cls, layer: Layer, hidden: int, case: Case) -> LayerKeys:
-        """Those of one layer in one kind of step."""
+    def of(cls, layer: Layer, hidden: int, case: Case, form: str) -> LayerKeys:
+        """Those of one layer in one kind of step. form: as `OpKey` says of attention."""
         part, rows = layer.attention, case.rows
         inner, kv_width = part.heads * part.head_dim, part.kv_heads * part.head_dim
         return cls(
@@ -197,7 +201,9 @@ class LayerKeys:
             q_norm=OpKey("norm", rows * part.heads, part.head_dim),
             k_norm=OpKey("norm", rows * part.kv_heads, part.head_dim),
             rotary=OpKey("rotary", rows, inner + kv_width),
-            attention=OpKey("attention", rows, inner, batch=case.batch, context=case.context, kv_width=kv_width),
+            attention=OpKey(
+                "attention", rows, inner, batch=case.batch, context=case.context, kv_width=kv_width, form=form
+            ),
             out=_linear_key(part.out, rows),
             residual=OpKey("residual", rows, hidden),
             gate_up=_linear_key(layer.mlp.gate_up, rows),
@@ -207,7 +213,7 @@ class LayerKeys:
 
 
 def _walk_layer(
-    layer: Layer, x: Tensor, step: Step, views: LayerViews, eps: float, keys: LayerKeys, laps: Laps
+    layer: Layer, x: Tensor, step: Step, views: LayerViews | RoundedViews, eps: float, keys: LayerKeys, laps: Laps
 ) -> Tensor:
     """`Decoder._through`'s loop body, with a lap after each op."""
     normed = ops.rms_norm(x, layer.input_norm, eps)
@@ -230,7 +236,7 @@ def _walk_layer(
 
 
 def _walk_attention(
-    part: Attention, normed: Tensor, step: Step, views: LayerViews, keys: LayerKeys, laps: Laps
+    part: Attention, normed: Tensor, step: Step, views: LayerViews | RoundedViews, keys: LayerKeys, laps: Laps
 ) -> Tensor:
     """`Attention.__call__`, with a lap after each op."""
     heads = part.qkv(normed).view(step.batch, step.tokens, -1, part.head_dim)

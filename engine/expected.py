@@ -83,7 +83,8 @@ class Predictor:
         self._alike = alike
         self._latent = with_latent(latent)
         weights = ledger.decode(spec, 1, formats=formats).bytes.weights
-        self._points = Points(ceilings, formats.plain_format, weights, latent)
+        form = latent if formats.kv == formats.plain_format else formats.kv
+        self._points = Points(ceilings, formats.plain_format, weights, form)
         self.prefill = cache(self._prefill)
         self.decode = cache(self._decode)
 

@@ -21,7 +21,8 @@ class OpKey:
 
     A linear maps `k` numbers a row to `n`; other ops have `width` elements a row. Attention includes the write to
     the cache, and depends on the case's batch and context and on the width of all key heads; `form` tells two ways
-    of latent attention apart. Experts: how many `distinct` ones the rows hit together.
+    of latent attention apart, and is the format of a cache that is narrower than what is computed in. Experts: how many
+    `distinct` ones the rows hit together.
     """
 
     kind: str

@@ -181,6 +181,7 @@ def _asked(base: _Base, **changes: object) -> RunRequest | None:
     asked = base.run.request.model_copy(update=changes)
     try:
         request.check(asked)
+        request.check_kv(asked.kv, asked.model, base.spec, dtype=base.dtype, device=asked.device)
     except LabError:
         return None
     return asked

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from engine.ceilings import Ceilings, LinearPoint, SmallOpPoint
 from engine.ledger import Op
+from engine.ledger.convention import LATENT_FORMS
 
 COVERS = {
     "attention": ("q_norm", "k_norm", "rotary", "output_gate", "kv_a_norm", "kv_b_proj"),
@@ -53,14 +54,16 @@ def line_interpolate(x: float, curve: Curve) -> float:
 class Points:
     """The points of one dtype measured in the working set nearest to `working_set_bytes`.
 
-    form: how latent attention runs, where a model has it. covered: the ops that are part of another's time.
+    form: how latent attention runs, where a model has it, or the format of a cache that is narrower than `dtype`.
+    covered: the ops that are part of another's time.
     """
 
     def __init__(self, ceilings: Ceilings, dtype: str, working_set_bytes: float, form: str = "absorbed") -> None:
         linear = _nearest_set(ceilings.linear, dtype, working_set_bytes)
         small = _nearest_set(ceilings.small_ops, dtype, working_set_bytes)
         self._linear = _curves(linear, lambda p: (p.k, p.n), lambda p: p.rows)
-        attention = [p for p in small if p.kind == "attention" and p.form in ("", form)]
+        forms = ("", form) if form in LATENT_FORMS else (form,)
+        attention = [p for p in small if p.kind == "attention" and p.form in forms]
         decode = [p for p in attention if p.rows == p.batch]
         prefill = [p for p in attention if p.rows > p.batch == 1]
         recurrent = [p for p in small if p.kind in ("conv", "recurrence")]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 
+from engine import kernels
+from engine.dense import fits_kernels
 from engine.errors import N_, LabError
 from engine.ledger.convention import LATENT_FORMS
 from engine.record import RunRequest
@@ -20,6 +22,8 @@ PACKED_WEIGHTS = ("int8", "int4", "int4-g32", "int4-g64")
 """Formats for weights alone: int8 with a scale per row, int4 with one per 128, 32 or 64 weights."""
 NARROWER = {"float32": ("bf16", *PACKED_WEIGHTS), "bfloat16": ()}
 """What weights can be held in while something wider is computed in."""
+NARROWER_KV = {"float32": ("bf16", "int8"), "bfloat16": ()}
+"""The same for a KV cache: int8 with a scale for each key and each value of a head."""
 
 CLOCKS = ("synchronised", "free-running")
 LAUNCHES = ("eager", "graph", "compiled")
@@ -90,6 +94,41 @@ def check_latent(form: str, model: str, spec: Spec) -> None:
         )
 
 
+def check_kv(format_: str | None, model: str, spec: Spec, *, dtype: str, device: str | None = None) -> None:
+    """A cache in fewer bits than are computed with against the model and the machine: only compiled kernels read one.
+
+    dtype: what is computed in. device: where, once that is known.
+    """
+    if format_ in (None, DTYPES[dtype]):
+        return
+    if not fits_kernels(spec):
+        raise no_choice_of_kv(str(format_), model)
+    if dtype != "float32" or (device or "cpu").partition(":")[0] != "cpu":
+        raise LabError(
+            "A KV cache in {format} is computed with in float32, on a CPU; this run is in {dtype}, on {device}: leave "
+            "the format of the cache out.",
+            format=str(format_),
+            dtype=dtype,
+            device=device or "cpu",
+        )
+    if not kernels.usable():
+        raise LabError(
+            "A KV cache in {format} needs the compiled kernels: install numba, on a POSIX system, and leave "
+            "ROOFLINE_LAB_KERNELS unset.",
+            format=str(format_),
+        )
+
+
+def no_choice_of_kv(format_: str, model: str) -> LabError:
+    """What to say of a cache in a format that this model's decoder does not keep."""
+    return LabError(
+        "{model} is not one of the dense decoders that the compiled kernels take, so its KV cache is held in what is "
+        "computed in, and not in {format}: leave the format of the cache out.",
+        model=model,
+        format=format_,
+    )
+
+
 def check_device(request: RunRequest, kind: str) -> None:
     """How steps are timed and started against the kind of device ("cpu", "cuda" ...) that the run is on."""
     for asked, ways in ((request.clock, CLOCKS), (request.launches, LAUNCHES)):
@@ -127,16 +166,17 @@ def _whole(what: str, value: int, low: int, high: int) -> None:
 def choose_dtype(request: RunRequest, stored_format: str) -> str:
     """What to compute in: as asked, else what the asked formats imply, else the checkpoint's own.
 
-    Weights in fewer bits than are computed with imply float32; a KV cache is held in what is computed in.
+    Weights or a cache in fewer bits than any type has imply float32, and so does either in fp32; a cache in bf16 alone
+    says nothing of the rest.
 
     stored_format: the format of the checkpoint's weights ("fp32", "bf16", "fp16" ...). What this engine does
     not compute in is widened to float32, which holds every value of it.
     """
     if request.dtype is not None:
         return request.dtype
-    if request.weights in PACKED_WEIGHTS:
+    if request.weights in PACKED_WEIGHTS or request.kv in ("int8", "fp32"):
         return "float32"
-    format_ = request.kv or request.weights or stored_format
+    format_ = request.weights or stored_format
     return next((dtype for dtype, implied in DTYPES.items() if implied == format_), "float32")
 
 
@@ -148,17 +188,17 @@ def _check_formats(request: RunRequest) -> None:
             known=", ".join(DTYPES),
         )
     for dtype, format_ in DTYPES.items():
-        weights = (None, format_, *NARROWER[dtype])
-        if request.dtype in (None, dtype) and request.kv in (None, format_) and request.weights in weights:
+        weights, kv = (None, format_, *NARROWER[dtype]), (None, format_, *NARROWER_KV[dtype])
+        if request.dtype in (None, dtype) and request.kv in kv and request.weights in weights:
             return
     raise LabError(
-        "The engine does not run weights in {weights} with a KV cache in {kv}, computed in {dtype}. Weights can be "
-        "{known}; a KV cache is held in what is computed in, {computed}.",
-        weights=request.weights or "-",
-        kv=request.kv or "-",
+        "The engine does not run weights in {weights} with a KV cache in {kv}, computed in {dtype}. In float32 weights "
+        "can be {known} and a KV cache {cached}; in bfloat16 both are bf16.",
+        weights=(request.weights or "-")[:20],
+        kv=(request.kv or "-")[:20],
         dtype=request.dtype or "-",
-        known=", ".join(dict.fromkeys([*DTYPES.values(), *NARROWER["float32"]])),
-        computed=", ".join(DTYPES.values()),
+        known=", ".join(["fp32", *NARROWER["float32"]]),
+        cached=", ".join(["fp32", *NARROWER_KV["float32"]]),
     )
 
 

@@ -81,6 +81,7 @@ class RunInProgress:
         self._dtype = "float32"
         self._formats = ledger.Formats.engine("fp32")
         self._weights: str | None = None
+        self._kv: str | None = None
         self._kernels: dict[str, str] = {}
         self._resident_weight_bytes = 0
         self._warm_up: list[Step] = []
@@ -101,8 +102,10 @@ class RunInProgress:
         request.check_latent(asked.latent, source.id, source.spec)
         self._dtype = request.choose_dtype(asked, source.spec.dtype)
         self._request = asked = asked.model_copy(update={"dtype": self._dtype})
-        self._formats = formats = ledger.Formats.engine(DTYPES[self._dtype], asked.weights)
+        request.check_kv(asked.kv, source.id, source.spec, dtype=self._dtype, device=device.type)
+        self._formats = formats = ledger.Formats.engine(DTYPES[self._dtype], asked.weights, asked.kv)
         self._weights = weights = formats.weights if formats.weights != formats.plain_format else None
+        self._kv = kv = formats.kv if formats.kv != formats.plain_format else None
         tokenizer = tokenizers.load(source)
         self._prompt = prompt = self._tokenize(tokenizer, source)
         teller.prompt(prompt)
@@ -113,7 +116,7 @@ class RunInProgress:
         # By the name that was asked for, and with all it takes to check the record without the lab.
         self._facts = facts.model_copy(update={"id": asked.model, "config": dict(source.config)})
         self._ceilings = self._bench.ceilings(
-            device, source.spec, formats.plain_format, self._job.ceilings, teller, weights
+            device, source.spec, formats.plain_format, self._job.ceilings, teller, weights, kv
         )
         self._resident_weight_bytes = model.resident_weight_bytes
         self._kernels = model.kernels
@@ -195,7 +198,7 @@ class RunInProgress:
         """The model, set to what was asked. Compiling its kernels is no part of loading it."""
         asked, compiled_ns, started = self._request, self._teller.compiled_ns, perf_counter_ns()
         is_loaded = self._bench.has(source, device, self._dtype, self._weights)
-        model = self._bench.model(source, device, self._dtype, self._weights)
+        model = self._bench.model(source, device, self._dtype, self._weights, self._kv)
         if not is_loaded:
             compiled_ns = self._teller.compiled_ns - compiled_ns
             self._preparation.load_ns = perf_counter_ns() - started - compiled_ns

@@ -1,4 +1,4 @@
-"""What a step computes between the products: norms, rotary positions, softmax, SwiGLU. In fp32, on one thread each."""
+"""What a step computes between the products: norms, rotary positions, SwiGLU. In fp32, on one thread each."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from engine.kernels.atoms import CACHE_LINE, floats, load_float, prefetch, two_to_the
+from engine.kernels.atoms import CACHE_LINE, floats, two_to_the
 
 _LOG2_E = np.float32(1.4426950408889634)
 _LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
 _C0, _C1, _C2 = np.float32(1.9875691500e-4), np.float32(1.3981999507e-3), np.float32(8.3334519073e-3)
 _C3, _C4, _C5 = np.float32(4.1665795894e-2), np.float32(1.6666665459e-1), np.float32(5.0000001201e-1)
 _ONE, _HALF, _ZERO = np.float32(1), np.float32(0.5), np.float32(0)
-_AHEAD = 4096  # bytes between the values that are mixed and those that are prefetched
 _LEAST, _MOST = np.float32(-87), np.float32(88)
 
 
@@ -65,45 +64,6 @@ def rotate(source: int, target: int, cos: int, signed_sin: int, size: int, facto
         low, high = x[i], x[i + half]
         out[i] = (low * turn[i] + high * sign[i]) * factor
         out[i + half] = (high * turn[i + half] + low * sign[i + half]) * factor
-
-
-@njit(fastmath=True, error_model="numpy")
-def softmax(scores: int, count: int) -> tuple[Any, Any]:
-    """Scores to e^(score - largest), in place; the largest and the sum."""
-    values = floats(scores, count)
-    largest = np.float32(-1e30)
-    for i in range(count):
-        largest = max(largest, values[i])
-    total = _ZERO
-    for i in range(count):
-        values[i] = exp(values[i] - largest)
-        total += values[i]
-    return largest, total
-
-
-@njit(fastmath=True, error_model="numpy")
-def mix(weights: int, values: int, count: int, size: int, target: int) -> None:
-    """The sum of `count` rows of `size` numbers, each times its weight; four rows a pass."""
-    out = floats(target, size)
-    for i in range(size):
-        out[i] = _ZERO
-    row_bytes, first = 4 * size, 0
-    while first + 4 <= count:
-        w0, w1 = load_float(weights + 4 * first), load_float(weights + 4 * first + 4)
-        w2, w3 = load_float(weights + 4 * first + 8), load_float(weights + 4 * first + 12)
-        base = values + first * row_bytes
-        for line in range(_AHEAD, _AHEAD + 4 * row_bytes, CACHE_LINE):
-            prefetch(base + line)
-        v0, v1 = floats(base, size), floats(base + row_bytes, size)
-        v2, v3 = floats(base + 2 * row_bytes, size), floats(base + 3 * row_bytes, size)
-        for i in range(size):
-            out[i] += w0 * v0[i] + w1 * v1[i] + w2 * v2[i] + w3 * v3[i]
-        first += 4
-    while first < count:
-        w0, v0 = load_float(weights + 4 * first), floats(values + first * row_bytes, size)
-        for i in range(size):
-            out[i] += w0 * v0[i]
-        first += 1
 
 
 @njit(fastmath=True, error_model="numpy")

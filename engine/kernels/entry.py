@@ -1,4 +1,4 @@
-"""The step as a C function for each weight format: what threads of any kind can call, with one address.
+"""The step as a C function for each format of weights and cache: what threads of any kind can call, with one address.
 
 Compiled at first use (some seconds) and kept on disk beside this file, or in the lab's home where that cannot be
 written, so that a later process loads it in a fraction of a second. numba asks only whether the function's own file
@@ -13,6 +13,8 @@ import shutil
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +28,19 @@ from engine.kernels.reading import run_reading
 from engine.kernels.step import run_step
 
 _SIGNATURE = types.void(types.int64)
+_TYPES: dict[str, type] = {"fp32": np.float32, "bf16": np.uint16, "int8": np.int8, "int4": np.uint8}
 
 
-def _fp32(address: int) -> None:
-    run_step(carray(pointer(address), (0,), np.float32), address)
+@cache
+def _step(weights: str, kv: str) -> Callable[[int], None]:
+    """The step for weights and for a cache in these formats, each of which an empty array stands for."""
+    stored, kept = _TYPES[weights], _TYPES[kv]
 
+    def step(address: int) -> None:
+        run_step(carray(pointer(address), (0,), stored), carray(pointer(address), (0,), kept), address)
 
-def _bf16(address: int) -> None:
-    run_step(carray(pointer(address), (0,), np.uint16), address)
-
-
-def _int8(address: int) -> None:
-    run_step(carray(pointer(address), (0,), np.int8), address)
-
-
-def _int4(address: int) -> None:
-    run_step(carray(pointer(address), (0,), np.uint8), address)
+    step.__qualname__ = f"step_of_{weights}_with_{kv}"  # numba names the files it keeps after it
+    return step
 
 
 def _reading(address: int) -> None:
@@ -52,9 +51,6 @@ def _count(address: int) -> None:
     fetch_add(address, 1)
 
 
-_STEPS = {"fp32": _fp32, "bf16": _bf16, "int8": _int8, "int4": _int4}
-
-
 _thread = ThreadPoolExecutor(1, thread_name_prefix="kernels")
 """Compiles and loads, one function after the other: whoever waits for one can be told, and can stop waiting."""
 
@@ -62,9 +58,9 @@ _addresses: dict[Callable[[int], None], Future[int]] = {}
 _kept: list[Any] = []
 
 
-def step_address(kind: str) -> int:
-    """The address of the step's function for weights held as "fp32", "bf16", "int8" or "int4"."""
-    return _once(_STEPS[kind], kind)
+def step_address(weights: str, kv: str = "fp32") -> int:
+    """The step's function, by its address: weights in "fp32", "bf16", "int8" or "int4", a cache in all but the last."""
+    return _once(_step(weights, kv), weights)
 
 
 def reading_address() -> int:
@@ -80,9 +76,9 @@ def counter_address() -> int:
 def bring(wanted: Callable[[], bool] = lambda: True) -> None:
     """Load the steps that an earlier process has compiled, as long as they are `wanted`; compile nothing."""
     folder = _cache_folder()
-    for kind, function in _STEPS.items():
-        if wanted() and _is_kept(function, folder):
-            step_address(kind)
+    for weights, kv in product(_TYPES, ("fp32", "bf16", "int8")):
+        if wanted() and _is_kept(_step(weights, kv), folder):
+            step_address(weights, kv)
 
 
 def compiled(function: Callable[[int], None], format_: str | None = None) -> int:

@@ -30,7 +30,7 @@ _SIZES = [
     "width_k",
 ]
 _OUTER = [f"p_{name}{part}" for name in ("embedding", "head") for part in ("", "_scale", "_bias")] + ["p_norm"]
-_CONTEXT = ["p_cos", "p_signed_sin", "p_cache"]
+_CONTEXT = ["p_cos", "p_signed_sin", "p_cache", "p_cache_scales"]  # scales of an int8 cache, bf16
 _BUFFERS = [
     "p_layers",  # LAYER records
     "p_ids",  # int64
@@ -49,7 +49,7 @@ _BUFFERS = [
     "gated_stride",
 ]
 # Each thread's own memory begins with the normed rows; the rest lies at these offsets.
-_PRIVATE = ["p_private", "private_bytes", "normed_stride", "merged_at", "queries_at", "scores_at", "sums_at"]
+_PRIVATE = ["p_private", "private_bytes", "normed_stride", "merged_at", "attention_at", "sums_at"]
 
 STEP = np.dtype(
     [(name, np.int64) for name in (*_SIZES, *_OUTER, *_CONTEXT, *_BUFFERS, *_PRIVATE)]

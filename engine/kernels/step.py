@@ -23,10 +23,10 @@ from engine.kernels.products import gated_product, product, share, unpack
 
 
 @njit(error_model="numpy")
-def run_step(like: Any, address: int) -> None:
+def run_step(like: Any, kv: Any, address: int) -> None:
     """One thread's part of the step that `layout.STEP` describes at an address. Returns when all threads are done.
 
-    like: an empty array that stands for the weights' format (see `products`).
+    like, kv: empty arrays that stand for the weights' format (see `products`) and the cache's (see `kept`).
     """
     step = carray(pointer(address), (1,), STEP)[0]
     layers = carray(pointer(step.p_layers), (step.layers,), LAYER)
@@ -37,7 +37,7 @@ def run_step(like: Any, address: int) -> None:
     _meet(step, thread, MARKS_BEFORE - 1)
     for index in range(step.layers):
         first_mark = MARKS_BEFORE + MARKS_PER_LAYER * index
-        _mixer(like, step, layers[index], index, thread, first_mark)
+        _mixer(like, kv, step, layers[index], index, thread, first_mark)
         _feed_forward(like, step, layers[index], thread, first_mark + 3)
     _head(like, step, thread)
     _meet(step, thread, MARKS_BEFORE + MARKS_PER_LAYER * step.layers)
@@ -67,7 +67,7 @@ def _norm_rows(step: Any, weight: int, private: int) -> None:
 
 
 @njit(error_model="numpy")
-def _mixer(like: Any, step: Any, layer: Any, index: int, thread: int, moment: int) -> None:
+def _mixer(like: Any, kv: Any, step: Any, layer: Any, index: int, thread: int, moment: int) -> None:
     private = step.p_private + thread * step.private_bytes
     sums = private + step.sums_at
     inner = step.heads * step.head_dim
@@ -81,7 +81,7 @@ def _mixer(like: Any, step: Any, layer: Any, index: int, thread: int, moment: in
 
     items = step.batch * step.kv_heads * step.splits
     for item in range(items * thread // step.threads, items * (thread + 1) // step.threads):
-        attend(step, layer, index, item, private)
+        attend(kv, step, layer, index, item, private)
     _meet(step, thread, moment + 1)
 
     mixed = step.p_mixed

@@ -57,7 +57,7 @@ def room_bytes(rows: int, k: int, *, int8: bool) -> int:
 
 
 @intrinsic
-def _largest(typingctx: Any, address: Any, count: Any) -> Any:
+def largest_amount(typingctx: Any, address: Any, count: Any) -> Any:
     """The largest of `count` fp32 numbers by amount. Without the sign, fp32 numbers are in the order of their bits.
 
     Spelled out, for a loop over a maximum is left to one lane: it took longer than a tenth of the whole step.
@@ -89,7 +89,7 @@ def _round_row(source: int, target: int, k: int) -> None:
         count = min(BLOCK, k - start)
         x = floats(source + 4 * start, count)
         out = carray(pointer(target + 2 * start), (count,), np.int16)
-        largest = _largest(source + 4 * start, count)
+        largest = largest_amount(source + 4 * start, count)
         inverse = _LARGEST / largest if largest > _TINY else _ZERO
         for i in range(count):
             out[i] = np.int16(np.rint(x[i] * inverse))

@@ -89,7 +89,7 @@ KV_LAYOUTS: dict[str, Layout] = {
     "bf16": Layout(1, 2),
     "fp16": Layout(1, 2),
     "fp8": Layout(1, 1),  # one scale per tensor, kept with the weights
-    "int8": Layout(1, 1, row_bytes=2),  # FP16 scale per token and head
+    "int8": Layout(1, 1, row_bytes=2),  # a scale of 16 bits per token and head
     "int4": _grouped(4, 64, 16),  # FP16 scale per 64
     "int4-g32": _grouped(4, 32, 16),
     "int4-g64": _grouped(4, 64, 16),
@@ -145,9 +145,11 @@ class Formats:
         return cls(dtype, dtype, "fp32")
 
     @classmethod
-    def engine(cls, plain: str, weights: str | None = None) -> Formats:
-        """As this engine runs: everything in `plain`, but matrices, embedding and head in `weights` where given."""
-        return cls(weights or plain, plain, "fp32", plain=plain, embedding=weights or plain)
+    def engine(cls, plain: str, weights: str | None = None, kv: str | None = None) -> Formats:
+        """As this engine runs: everything in `plain`, but matrices, embedding and head in `weights` where given, and
+        the KV cache in `kv`.
+        """
+        return cls(weights or plain, kv or plain, "fp32", plain=plain, embedding=weights or plain)
 
     @property
     def plain_format(self) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from engine import spec as specs
-from engine.cache import LayerViews
+from engine.cache import LayerViews, RoundedViews
 from engine.model import ops
 from engine.model.linear import Linear
 from engine.model.reader import Reader
@@ -51,7 +51,7 @@ class Attention:
             eps=eps,
         )
 
-    def __call__(self, x: Tensor, step: Step, cache: LayerViews) -> Tensor:
+    def __call__(self, x: Tensor, step: Step, cache: LayerViews | RoundedViews) -> Tensor:
         """[B*T, h] -> [B*T, h]; this step's keys and values are written to the cache on the way."""
         queries, keys_values = self.project(x, step)
         ops.write_cache_(cache.new, keys_values)

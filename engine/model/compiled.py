@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from engine import spec as specs
-from engine.cache import KVCache
+from engine.cache import AnyKVCache
+from engine.kernels.attend import room_bytes as attention_bytes
 from engine.kernels.entry import step_address
 from engine.kernels.layout import LAYER, STEP, marks_of
 from engine.kernels.team import meeting_place, team
@@ -49,7 +50,7 @@ class Outer:
 class CompiledSteps:
     """Runs steps of one decoder. Its buffers grow to the largest step so far; a step allocates only its logits."""
 
-    def __init__(self, spec: specs.Spec, layers: list[Layer], outer: Outer) -> None:
+    def __init__(self, spec: specs.Spec, layers: list[Layer], outer: Outer, kv: str = "fp32") -> None:
         mixer, feed = spec.layers[0].mixer, spec.layers[0].feed_forward
         assert isinstance(mixer, specs.Attention)
         assert isinstance(feed, specs.Mlp)
@@ -58,8 +59,8 @@ class CompiledSteps:
         self.most_rows = MOST_ROWS if plain else MOST_PACKED_ROWS
         kind = kind_of(outer.embedding)
         assert kind is not None
-        self._int8 = kind == "int8"
-        self._function = step_address(kind)
+        self._kind, self._int8 = kind, kind == "int8"
+        self.hold_kv(kv)
         self._layers = np.array([_layer_row(layer) for layer in layers], LAYER)
         self._step = np.zeros(1, STEP)
         # One for each number of threads: it only grows, for a thread may still look at it when the next step begins.
@@ -89,17 +90,11 @@ class CompiledSteps:
         self._buffers: list[Tensor] = []
         self._sized: tuple[int, ...] = ()
 
-    @staticmethod
-    def fit(spec: specs.Spec) -> bool:
-        """Whether every matrix has an inner size that the tiles can pass without a rest."""
-        mixer, feed = spec.layers[0].mixer, spec.layers[0].feed_forward
-        assert isinstance(mixer, specs.Attention)
-        assert isinstance(feed, specs.Mlp)
-        alike = all(layer.mixer == mixer and layer.feed_forward == feed for layer in spec.layers)
-        sizes = (spec.hidden_size, mixer.heads * mixer.head_dim, mixer.head_dim, feed.width)
-        return alike and all(size % TILE == 0 for size in sizes)
+    def hold_kv(self, format_: str) -> None:
+        """Whose caches the steps from now on read and write: "fp32", "bf16" or "int8"."""
+        self._function = step_address(self._kind, format_)
 
-    def __call__(self, ids: Tensor, cache: KVCache, rotary: RotaryTable, *, every: bool = False) -> Tensor:
+    def __call__(self, ids: Tensor, cache: AnyKVCache, rotary: RotaryTable, *, every: bool = False) -> Tensor:
         """Logits of the last of the new tokens, [B, T] -> [B, V]; their keys and values go to the cache.
 
         every: of all new tokens, [B, T, V].
@@ -124,6 +119,7 @@ class CompiledSteps:
             p_ids=ids.data_ptr(),
             p_logits=logits.data_ptr(),
             p_cache=cache.storage.data_ptr(),
+            p_cache_scales=0 if cache.scales is None else cache.scales.data_ptr(),
             p_cos=cos.data_ptr(),
             p_signed_sin=signed_sin.data_ptr(),
         )
@@ -148,7 +144,8 @@ class CompiledSteps:
         inner, kv = step["heads"] * step["head_dim"], step["kv_heads"] * step["head_dim"]
         normed, mixed = 4 * step["hidden_k"], 4 * step["inner_k"]
         room = room_bytes(rows, max(step["hidden_k"], step["inner_k"], step["width_k"]), int8=self._int8)
-        parts = [rows * normed, rows * mixed, 4 * inner, 4 * capacity * (step["heads"] // step["kv_heads"]), room]
+        attention = attention_bytes(step["heads"] // step["kv_heads"], step["head_dim"])
+        parts = [rows * normed, rows * mixed, attention, room]
         places = np.cumsum([-(-size // 64) * 64 for size in parts])
         sizes = {
             "p_x": rows * 4 * step["hidden"],
@@ -172,9 +169,8 @@ class CompiledSteps:
             private_bytes=int(places[-1]),
             normed_stride=normed,
             merged_at=int(places[0]),
-            queries_at=int(places[1]),
-            scores_at=int(places[2]),
-            sums_at=int(places[3]),
+            attention_at=int(places[1]),
+            sums_at=int(places[2]),
         )
         self._sized = (threads, rows, capacity)
 

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from engine import kernels
 from engine import spec as specs
-from engine.cache import KVCache
+from engine.cache import DTYPES, AnyKVCache, kv_cache
+from engine.dense import fits_kernels
 from engine.errors import LabError
 from engine.model import ops, supported
 from engine.model.attention import Attention, Step
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from engine.model.compiled import CompiledSteps
 
 Launches = Literal["eager", "graph", "compiled"]
+
+
+FORMATS = {dtype: format_ for format_, dtype in DTYPES.items()}
+"""What a cache is held in where nothing else is asked for, by what is computed in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +66,24 @@ class Layer:
 
 
 def compile_steps(
-    spec: specs.Spec, layers: list[Layer], embedding: Tensor | Packed, norm: Tensor, head: Linear
+    spec: specs.Spec, layers: list[Layer], embedding: Tensor | Packed, norm: Tensor, head: Linear, kv: str
 ) -> CompiledSteps | None:
-    """The compiled kernels for these parts, or None where plain torch computes: on other devices, in other dtypes."""
+    """The compiled kernels for these parts, or None where plain torch computes: on other devices, in other dtypes.
+
+    kv: the format of the cache.
+    """
     if norm.device.type != "cpu" or norm.dtype != torch.float32 or not kernels.usable():
         return None
     # Not at the top: it needs numba, which may be missing.
     from engine.model.compiled import CompiledSteps, Outer
 
-    return CompiledSteps(spec, layers, Outer(embedding, norm, head)) if CompiledSteps.fit(spec) else None
+    return CompiledSteps(spec, layers, Outer(embedding, norm, head), kv) if fits_kernels(spec) else None
 
 
 class Decoder(Model):
     """A dense decoder with its cache. Where the compiled kernels can be used, they take every step of few rows."""
 
-    cache: KVCache
+    cache: AnyKVCache
     _graph: DecodeGraph | None  # it belongs to the cache it was captured with
 
     def __init__(
@@ -87,6 +95,7 @@ class Decoder(Model):
         norm: Tensor,
         head: Linear,
         max_tokens: int,
+        kv: str | None = None,
     ) -> None:
         self.spec = spec
         self.device = norm.device
@@ -96,7 +105,8 @@ class Decoder(Model):
         self._layers = layers
         self._norm = norm
         self._head = head
-        self._compiled = compile_steps(spec, layers, embedding, norm, head)
+        self._kv = kv or FORMATS[self.dtype]
+        self._compiled = compile_steps(spec, layers, embedding, norm, head, self._kv)
         self._launches: Launches = "eager"
         self._allocate(batch=0, positions=0)
 
@@ -110,10 +120,12 @@ class Decoder(Model):
         dtype: torch.dtype = torch.float32,
         max_tokens: int | None = None,
         weights: str | None = None,
+        kv: str | None = None,
     ) -> Decoder:
         """Build from tensors named as a Llama-like checkpoint names them. They are copied; none is kept.
 
         weights: the format of matrices ("bf16", "int8" ...); None for `dtype`.
+        kv: as `hold_kv`.
 
         Raises:
             LabError: the family is not supported, a tensor is missing, or `max_tokens` is beyond the model's context.
@@ -133,7 +145,17 @@ class Decoder(Model):
             ],
             norm=reader.vector("model.norm.weight"),
             max_tokens=limit,
+            kv=kv,
         )
+
+    def hold_kv(self, format_: str | None) -> None:
+        """As `Model.hold_kv`: "fp32", "bf16" or "int8". Plain torch spells the cache out again at every step."""
+        kept = format_ or FORMATS[self.dtype]
+        if kept != self._kv:
+            self._kv = kept
+            if self._compiled is not None:
+                self._compiled.hold_kv(kept)
+            self._allocate(batch=0, positions=0)
 
     def use_launches(self, how: Launches) -> None:
         """How decode steps are started from now on: op by op, or replayed from a CUDA graph that the first step behind
@@ -221,13 +243,13 @@ class Decoder(Model):
         mixer = self.spec.layers[0].mixer
         assert isinstance(mixer, specs.Attention)
         assert mixer.rotary is not None
-        self.cache = KVCache(
+        self.cache = kv_cache(
+            self._kv,
             layers=len(self._layers),
             batch=batch,
             kv_heads=mixer.kv_heads,
             positions=positions,
             head_dim=mixer.head_dim,
-            dtype=self.dtype,
             device=self.device,
         )
         self._rotary = RotaryTable(mixer.rotary, positions, self.dtype, self.device)

@@ -9,12 +9,14 @@ import torch
 from engine import checkpoint, kernels, random_shapes
 from engine import device as devices
 from engine.checkpoint import Source
+from engine.dense import fits_kernels
 from engine.errors import LabError
 from engine.ledger import Formats, resident
 from engine.model import choosing, supported
 from engine.model.decoder import Decoder
 from engine.model.phases import Model
 from engine.request import DTYPES as WEIGHT_FORMATS
+from engine.request import check_kv
 from engine.spec import Spec
 from engine.weights import tensors as stored_tensors
 
@@ -27,6 +29,7 @@ def load(
     dtype: str = "float32",
     max_tokens: int | None = None,
     weights: str | None = None,
+    kv: str | None = None,
 ) -> Model:
     """Load a decoder; what the lab can fetch is fetched first. The caches are allocated at the first prefill.
 
@@ -37,6 +40,7 @@ def load(
         dtype: of weights, activations and cache: "float32" or "bfloat16".
         max_tokens: positions a context may have; None takes the model's own limit.
         weights: what matrices are held in where it is not `dtype`: "bf16", or one of `engine.model.packed.GROUPS`.
+        kv: what keys and values are held in where it is not `dtype`: "bf16" or "int8".
 
     Raises:
         LabError: a source, device, dtype, format or length that cannot be used, weights that do not fit the config, or
@@ -47,14 +51,16 @@ def load(
     place = devices.choose(device)
     found = source if isinstance(source, Source) else checkpoint.ensure(str(source))
     supported.check(found.spec)
-    formats = Formats.engine(WEIGHT_FORMATS[dtype], weights)
-    _check_memory(found, formats, place)
+    own = WEIGHT_FORMATS[dtype]
+    check_kv(kv, found.id, found.spec, dtype=dtype, device=place.type)
+    if weights not in (None, own):
+        _check_kernels(found.spec, place, dtype, str(weights))
+    _check_memory(found, Formats.engine(own, weights), place)
     tensors = stored_tensors(found)
-    if weights in (None, WEIGHT_FORMATS[dtype]):
+    if weights in (None, own) and kv in (None, own):
         model = Model.from_tensors(found.spec, tensors, place, DTYPES[dtype], max_tokens)
     else:
-        _check_kernels(found.spec, place, dtype, str(weights))
-        model = Decoder.from_tensors(found.spec, tensors, place, DTYPES[dtype], max_tokens, weights)
+        model = Decoder.from_tensors(found.spec, tensors, place, DTYPES[dtype], max_tokens, weights, kv)
     choosing.settle(model.linears, DTYPES[dtype])
     return model
 
@@ -76,9 +82,7 @@ def _check_kernels(spec: Spec, device: torch.device, dtype: str, format_: str) -
             "ROOFLINE_LAB_KERNELS unset.",
             format=format_,
         )
-    from engine.model.compiled import CompiledSteps
-
-    if not CompiledSteps.fit(spec):
+    if not fits_kernels(spec):
         raise LabError("Weights in {format} need sizes that 32 divides; this model's are not.", format=format_)
 
 

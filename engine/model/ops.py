@@ -13,14 +13,19 @@ Activations between layers are [B*T, h]: a linear does not care which sequence a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name PyTorch's own documentation gives it
 from torch import Tensor
 
-from engine.model.packed import Packed
+from engine.cache import Rounded
+from engine.model.packed import Packed, to_int8
 
 MASK_SIZE = 1 << 20
 """Pairs of query and key that one mask covers: 4 MB of numbers."""
+SPELLED_OUT = 1 << 22
+"""Numbers of a cache in another format that are spelled out at a time: 16 MB of keys and as many of values."""
 
 
 def embed(ids: Tensor, table: Tensor | Packed) -> Tensor:
@@ -47,28 +52,66 @@ def rotate_heads_(heads: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
     return heads.mul_(cos).addcmul_(partners, signed_sin)
 
 
-def write_cache_(new: Tensor, heads: Tensor) -> None:
-    """Copy this step's keys and values to their places.
+def write_cache_(new: Tensor | Rounded, heads: Tensor) -> None:
+    """Copy this step's keys and values to their places, in the cache's format.
 
     Args:
         new: [2, B, Hkv, T, d], a view into the cache.
         heads: [B, T, 2*Hkv, d], the key heads and then the value heads.
     """
     batch, tokens, both, size = heads.shape
-    new.copy_(heads.view(batch, tokens, 2, both // 2, size).permute(2, 0, 3, 1, 4))
+    ordered = heads.view(batch, tokens, 2, both // 2, size).permute(2, 0, 3, 1, 4)
+    if isinstance(new, Rounded):
+        for place, rounded in zip(new, to_int8(ordered), strict=True):
+            place.copy_(rounded)
+    else:
+        new.copy_(ordered)
 
 
-def prefill_attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+def prefill_attention(queries: Tensor, keys: Tensor | Rounded, values: Tensor | Rounded) -> Tensor:
     """Causal attention of the last T positions over all S, scaled by 1/sqrt(d): a prompt's (S is T), or a chunk's.
 
     Args:
-        queries: [B, T, Hq, d]. keys, values: [B, Hkv, S, d].
+        queries: [B, T, Hq, d]. keys, values: [B, Hkv, S, d], as the cache holds them.
 
     Returns:
         [B*T, Hq*d], ready for the output linear.
     """
+    return _over(_prefill_attention, queries, keys, values)
+
+
+def _prefill_attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     mixed = causal_attention(queries.transpose(1, 2), keys, values)
     return mixed.transpose(1, 2).flatten(2).flatten(0, 1)
+
+
+def _over(
+    attend: Callable[[Tensor, Tensor, Tensor], Tensor],
+    queries: Tensor,
+    keys: Tensor | Rounded,
+    values: Tensor | Rounded,
+) -> Tensor:
+    """Attention over a cache in whatever format. One that is not computed in is spelled out a few heads at a time.
+
+    attend: as `prefill_attention`, over keys and values in the queries' dtype.
+    """
+    if isinstance(keys, Tensor) and isinstance(values, Tensor) and keys.dtype == values.dtype == queries.dtype:
+        return attend(queries, keys, values)
+    batch, kv_heads, filled, size = (keys.numbers if isinstance(keys, Rounded) else keys).shape
+    group, at_once = queries.shape[2] // kv_heads, max(1, SPELLED_OUT // (batch * filled * size))
+    mixed = []
+    for first in range(0, kv_heads, at_once):
+        heads = slice(first, min(kv_heads, first + at_once))
+        theirs = queries[:, :, group * heads.start : group * heads.stop]
+        mixed.append(attend(theirs, spelled_out(keys, heads, queries.dtype), spelled_out(values, heads, queries.dtype)))
+    return torch.cat(mixed, dim=1)
+
+
+def spelled_out(kept: Tensor | Rounded, heads: slice, dtype: torch.dtype) -> Tensor:
+    """Some heads' keys or values, [B, heads, S, d], as the numbers they stand for."""
+    if isinstance(kept, Rounded):
+        return kept.numbers[:, heads].to(dtype).mul_(kept.scales[:, heads, :, None].to(dtype))
+    return kept[:, heads].to(dtype)
 
 
 def causal_attention(queries: Tensor, keys: Tensor, values: Tensor, scale: float | None = None) -> Tensor:
@@ -105,18 +148,22 @@ def causal_attention(queries: Tensor, keys: Tensor, values: Tensor, scale: float
     return torch.cat(mixed, dim=2)
 
 
-def decode_attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+def decode_attention(queries: Tensor, keys: Tensor | Rounded, values: Tensor | Rounded) -> Tensor:
     """Attention of one new position over all filled ones, scaled by 1/sqrt(d).
 
     The Hq/Hkv query heads that share a key head become rows of one small matrix, so that each key and
     value is read once per group and not once per query head. One position sees all: there is no mask.
 
     Args:
-        queries: [B, 1, Hq, d]. keys, values: [B, Hkv, S, d].
+        queries: [B, 1, Hq, d]. keys, values: [B, Hkv, S, d], as the cache holds them.
 
     Returns:
         [B, Hq*d], ready for the output linear.
     """
+    return _over(_decode_attention, queries, keys, values)
+
+
+def _decode_attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     batch, kv_heads, _, size = keys.shape
     groups = queries.view(batch, kv_heads, -1, size)
     return F.scaled_dot_product_attention(groups, keys, values).flatten(1)

@@ -69,9 +69,8 @@ def pack(weight: Tensor, format_: str, arena: Arena) -> Packed:
     group = GROUPS[format_]
     n, k = weight.shape
     if not group:
-        scales = _rounded_up(weight.abs().amax(1) / 127)
-        whole = (weight / scales.float()[:, None]).round_().clamp_(-127, 127).nan_to_num_(0.0)
-        return Packed(_kept(whole.to(torch.int8), arena), _kept(scales, arena), 0, (n, k))
+        numbers, scales = to_int8(weight)
+        return Packed(_kept(numbers, arena), _kept(scales, arena), 0, (n, k))
     groups = F.pad(weight, (0, -k % group)).view(n, -1, group)
     largest = groups.gather(2, groups.abs().argmax(2, keepdim=True))[:, :, 0]
     scales = (largest / -8).bfloat16()
@@ -79,6 +78,13 @@ def pack(weight: Tensor, format_: str, arena: Arena) -> Packed:
     runs = (whole + 8).to(torch.uint8).view(n, -1, 2, _TILE // 2)
     stored = (runs[:, :, 0] | (runs[:, :, 1] << 4)).view(n, -1)
     return Packed(_kept(stored, arena), _kept(scales, arena), group, (n, k))
+
+
+def to_int8(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """fp32 [..., k] as int8, and a bf16 scale for each row, [...]: the largest number of a row becomes 127."""
+    scales = _rounded_up(rows.abs().amax(-1) / 127)
+    whole = (rows / scales.float()[..., None]).round_().clamp_(-127, 127).nan_to_num_(0.0)
+    return whole.to(torch.int8), scales
 
 
 def pack_in_blocks(blocks: Iterable[Tensor], size: tuple[int, int], format_: str, arena: Arena) -> Packed:

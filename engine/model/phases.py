@@ -20,6 +20,7 @@ from engine.chunks import PREFILL_ROWS, chunk_lengths
 from engine.errors import LabError
 from engine.model import supported
 from engine.model.linear import Linear, most_rows_of
+from engine.request import no_choice_of_kv
 from engine.spec import Spec
 
 Reading = Callable[[int], None]
@@ -134,6 +135,15 @@ class Model(ABC):
     def reset(self) -> None:
         """Forget the context; the cache keeps its memory."""
         self.cache.reset()
+
+    def hold_kv(self, format_: str | None) -> None:
+        """What keys and values are held in from the next prefill on; None for what is computed in.
+
+        Raises:
+            LabError: this decoder holds them in nothing else.
+        """
+        if format_ is not None:
+            raise no_choice_of_kv(format_, self.spec.model_type)
 
     @property
     @abstractmethod

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from engine.dense import PLAIN, is_plain
 from engine.errors import LabError
 from engine.model.feed_forward import CURVES
 from engine.model.rotary import KINDS
-from engine.spec import Attention, Experts, KimiDelta, LatentAttention, Layer, Mlp, Spec
+from engine.spec import Attention, Experts, KimiDelta, LatentAttention, Layer, Spec
 
-# model_type of config.json -> how a reader knows it
-PLAIN = {
-    "llama": "Llama 1 to 3 (SmolLM2, TinyLlama)",
-    "mistral": "Mistral",
-    "qwen2": "Qwen2 and Qwen2.5",
-    "qwen3": "Qwen3",
-}
+__all__ = ["FAMILIES", "PLAIN", "check", "is_plain"]
+
 FAMILIES = {
     **PLAIN,
     "deepseek_v3": "DeepSeek-V3",
@@ -59,20 +55,6 @@ def check(spec: Spec) -> None:
             )
         if isinstance(part, Experts) and part.latent is not None:
             raise LabError("{architecture} has layers that this engine does not run.", architecture=spec.architecture)
-
-
-def is_plain(spec: Spec) -> bool:
-    """Whether the dense decoder runs it: full attention turning whole heads, a gated silu, nothing else."""
-    return spec.model_type in PLAIN and all(_plain_layer(layer) for layer in spec.layers)
-
-
-def _plain_layer(layer: Layer) -> bool:
-    mixer, part = layer.mixer, layer.feed_forward
-    if not isinstance(mixer, Attention) or not isinstance(part, Mlp) or mixer.rotary is None:
-        return False
-    varied = mixer.window is not None or mixer.output_gate or mixer.sinks
-    turns_whole = mixer.rotary.dims == mixer.head_dim and mixer.rotary.attention_factor == 1
-    return not varied and turns_whole and part.gated and part.activation in ("silu", "swish")
 
 
 def _check_mixer(layer: Layer, spec: Spec) -> None:

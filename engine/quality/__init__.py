@@ -43,7 +43,7 @@ TEXTS: dict[Language, str] = {
 
 
 class Quality(BaseModel):
-    """One model with its weights in one format, beside the same model in fp32, both run step by step.
+    """One model with weights and KV cache in one format each, beside the same model in fp32, both run step by step.
 
     perplexity: exp of the mean negative log-likelihood of each text's tokens after the first. agreement: of those
     positions, the share where both find the same token likeliest. greedy_same: of `greedy_tokens` tokens written behind
@@ -55,6 +55,7 @@ class Quality(BaseModel):
     model: str
     weights_hash: str
     weights: str
+    kv: str = "fp32"
     tokens: dict[Language, int]
     perplexity: dict[Language, float]
     perplexity_fp32: dict[Language, float]
@@ -70,11 +71,11 @@ def text() -> str:
 
 @cache
 def measured() -> list[Quality]:
-    """What was found on the demo model, one for each format."""
+    """What was found on the demo model, one for each format of weights or cache."""
     found = files(__name__).joinpath("measured.json").read_bytes()
     return TypeAdapter(list[Quality]).validate_json(found)
 
 
-def of(model: str, weights: str) -> Quality | None:
-    """What was found for one model with its weights in one format, if it was asked."""
-    return next((each for each in measured() if (each.model, each.weights) == (model, weights)), None)
+def of(model: str, weights: str, kv: str = "fp32") -> Quality | None:
+    """What was found for one model with weights and KV cache in these formats, if it was asked."""
+    return next((each for each in measured() if (each.model, each.weights, each.kv) == (model, weights, kv)), None)

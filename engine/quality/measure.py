@@ -36,15 +36,19 @@ class Reading:
 
 
 def measure(
-    name: str, formats: Sequence[str], *, device: str | None = None, told: Callable[[str], None] = lambda format_: None
+    name: str,
+    formats: Sequence[tuple[str, str]],
+    *,
+    device: str | None = None,
+    told: Callable[[str, str], None] = lambda weights, kv: None,
 ) -> list[Quality]:
-    """One `Quality` for each format. Models are loaded one after another; about 700 steps each.
+    """One `Quality` for each pair of formats. Models are loaded one after another; about 700 steps each.
 
     Args:
         name: a model as `engine.checkpoint` knows it; with random weights the figures say nothing.
-        formats: of weights.
+        formats: of weights, and of the KV cache.
         device: as `engine.device.choose`.
-        told: called with each format before it is measured, "fp32" first.
+        told: called with each pair before it is measured, fp32 for both first.
 
     Raises:
         LabError: the model cannot be loaded, or not in this format.
@@ -54,20 +58,21 @@ def measure(
     ids = {language: tokenizer.encode(text) for language, text in TEXTS.items()}
     place = str(devices.choose(device))
 
-    def run(format_: str) -> tuple[dict[Language, Reading], list[int]]:
-        told(format_)
-        model = load(source, device=place, dtype="float32", weights=format_)
+    def run(weights: str, kv: str) -> tuple[dict[Language, Reading], list[int]]:
+        told(weights, kv)
+        model = load(source, device=place, dtype="float32", weights=weights, kv=kv)
         return {language: read(model, tokens) for language, tokens in ids.items()}, write(model, ids["en"])
 
-    reference, written = run("fp32")
+    reference, written = run("fp32", "fp32")
     found = []
-    for format_ in formats:
-        readings, answer = run(format_)
+    for weights, kv in formats:
+        readings, answer = run(weights, kv)
         found.append(
             Quality(
                 model=source.id,
                 weights_hash=source.weights_hash(),
-                weights=format_,
+                weights=weights,
+                kv=kv,
                 tokens={language: len(tokens) for language, tokens in ids.items()},
                 perplexity={language: reading.perplexity for language, reading in readings.items()},
                 perplexity_fp32={language: reading.perplexity for language, reading in reference.items()},

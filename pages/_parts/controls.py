@@ -17,7 +17,7 @@ from pages._parts import choices as models
 from pages._parts import misread, terms
 from pages._parts import query as query_of
 from pages._parts.folded import folded
-from pages._parts.links import DTYPES, LIMITS, SAME, WEIGHTS, View, parse_view, to_query
+from pages._parts.links import DTYPES, KV, LIMITS, SAME, WEIGHTS, View, parse_view, to_query
 from pages._parts.words import Words
 
 EXAMPLES = {
@@ -37,7 +37,7 @@ EXAMPLES = {
 }
 # What stands in the box at first, by the page's language: a text the small demo model can go on with.
 FIRST_PROMPTS = {"en": EXAMPLES["A story"], "zh": EXAMPLES["The lesson's sentence"]}
-MORE = ("temperature", "seed", "top_k", "top_p", "min_p", "dtype", "weights", "latent", "clock", "launches")
+MORE = ("temperature", "seed", "top_k", "top_p", "min_p", "dtype", "weights", "kv", "latent", "clock", "launches")
 LATE_S = 2.0
 _NAMES = [field.name for field in fields(View)]
 
@@ -121,6 +121,7 @@ def _of_request(request: RunRequest) -> View:
         seed=request.seed,
         dtype=request.dtype or View().dtype,
         weights=request.weights or SAME,
+        kv=request.kv or SAME,
         latent=request.latent,
         clock=request.clock,
         launches=request.launches,
@@ -214,8 +215,17 @@ def _sampling(t: Words) -> None:
     _number(left, "min-p", "min_p", t(terms.MIN_P), 0.05)
     right.selectbox(t("Number format"), DTYPES, key="dtype", help=t(terms.DTYPE),
                     format_func={"float32": "fp32", "bfloat16": "bf16"}.__getitem__)  # fmt: skip
-    st.selectbox(t("Weights"), WEIGHTS, key="weights", help=t(terms.WEIGHT_FORMAT),
-                 format_func=lambda name: t("the same") if name == SAME else name)  # fmt: skip
+    for place, label, formats, key, explanation in (
+        (left, t("Weights"), WEIGHTS, "weights", t(terms.WEIGHT_FORMAT)),
+        (right, t("KV cache"), KV, "kv", t(terms.KV_FORMAT)),
+    ):
+        place.selectbox(
+            label,
+            formats,
+            key=key,
+            help=explanation,
+            format_func=lambda name: t("the same") if name == SAME else name,
+        )
 
 
 def _latent_form(t: Words) -> None:

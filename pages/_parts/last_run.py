@@ -55,15 +55,15 @@ def _last() -> Run | None:
 
 def _scene_of(run: Run) -> dict[str, Any]:
     request, prompt = run.request, len(run.prompt.token_ids) if run.prompt else 1
-    format_ = DTYPES.get(request.dtype or "", "fp32")
+    plain = DTYPES.get(request.dtype or "", "fp32")
     return {
         "model": request.model,
         "device": THIS_MACHINE,
         "prompt": prompt,
         "batch": request.batch,
         "context": prompt + len(run.steps) // 2,
-        "weights": format_,
-        "kv": format_,
+        "weights": request.weights or plain,
+        "kv": request.kv or plain,
         "preset": "engine",
         "estimate": "decode",
         "runs": [run.id],

@@ -74,7 +74,9 @@ def _row(t: Words, lever: Lever, result: Result | None, pull: Callable[[str], No
 def _quality(t: Words, lever: Lever) -> None:
     """What fewer bytes cost in what the model says, where that was measured."""
     asked = lever.request
-    found = quality.of(asked.model, asked.weights or "") if asked is not None and lever.kind == "weights" else None
+    if asked is None or lever.kind not in ("weights", "kv"):
+        return
+    found = quality.of(asked.model, asked.weights or "fp32", asked.kv or "fp32")
     if found is None:
         return
     said = t(

@@ -14,7 +14,7 @@ from typing import Any
 
 from engine.ledger.convention import LATENT_FORMS
 from engine.record import RUN_ID_PATTERN, RunRequest
-from engine.request import CLOCKS, LAUNCHES, NARROWER
+from engine.request import CLOCKS, LAUNCHES, NARROWER, NARROWER_KV
 from pages._parts.query import VERSION, Ends, link, number, read, write
 from pages._parts.words import LANGUAGES
 
@@ -22,12 +22,17 @@ DTYPES = ("float32", "bfloat16")
 SAME = "same"
 WEIGHTS = (SAME, *NARROWER["float32"])
 """What weights are held in: what is computed in, or something narrower."""
+KV = (SAME, *NARROWER_KV["float32"])
+"""The same for the KV cache."""
 MODEL_PATTERN = r"^[A-Za-z0-9._@=:/-]{1,120}$"
 
 
-def narrower(dtype: str, weights: str) -> str | None:
-    """The format to ask for: one narrower than the arithmetic, or None, for then it is not a choice of its own."""
-    return weights if weights in NARROWER[dtype] else None
+def narrower(dtype: str, format_: str, choices: Mapping[str, tuple[str, ...]] = NARROWER) -> str | None:
+    """The format to ask for: one narrower than the arithmetic, or None, for then it is not a choice of its own.
+
+    choices: by what is computed in; those of weights where nothing else is said.
+    """
+    return format_ if format_ in choices[dtype] else None
 
 
 @dataclass(frozen=True)
@@ -45,20 +50,19 @@ class View:
     seed: int = 0
     dtype: str = "float32"
     weights: str = SAME
+    kv: str = SAME
     latent: str = LATENT_FORMS[0]
     clock: str = CLOCKS[0]
     launches: str = LAUNCHES[0]
 
     def request(self, prompt: str) -> RunRequest:
-        """The run these controls ask for. Weights are narrower than the arithmetic, or not a choice of their own; only
-        a greedy run can do without looking at its tokens.
+        """The run these controls ask for. Weights and cache are narrower than the arithmetic, or not a choice of their
+        own; only a greedy run can do without looking at its tokens.
         """
         values = asdict(self)
-        held = narrower(self.dtype, self.weights)
+        held = {"weights": narrower(self.dtype, self.weights), "kv": narrower(self.dtype, self.kv, NARROWER_KV)}
         clock = self.clock if self.temperature == 0 else CLOCKS[0]
-        return RunRequest(
-            prompt=prompt, max_new_tokens=values.pop("length"), **values | {"weights": held, "clock": clock}
-        )
+        return RunRequest(prompt=prompt, max_new_tokens=values.pop("length"), **values | held | {"clock": clock})
 
 
 LIMITS: dict[str, Ends] = {
@@ -84,6 +88,8 @@ def _parse(name: str, default: Any, raw: str) -> Any:
         return raw if raw in DTYPES else default
     if name == "weights":
         return raw if raw in WEIGHTS else default
+    if name == "kv":
+        return raw if raw in KV else default
     if name == "latent":
         return raw if raw in LATENT_FORMS else default
     if name == "clock":

@@ -7,6 +7,7 @@ import streamlit as st
 from engine import growth, measured_points, spec
 from engine.ledger import Formats
 from engine.record import Run
+from engine.request import DTYPES
 from pages._parts import components, context_charts
 from pages._parts.plain import plain
 from pages._parts.words import Words
@@ -20,11 +21,11 @@ def draw(t: Words, runs: list[Run]) -> None:
         held = measured_points.held(run)
         if not held or run.model is None or not run.model.config:
             continue
-        format_ = run.model.kv_format
+        format_, computed = run.model.kv_format, DTYPES.get(run.model.dtype, "fp32")
         last = max(each.context for each in held)
         contexts = tuple(sorted({1 + (last - 1) * n // POINTS for n in range(POINTS + 1)}))
         predicted = growth.over_context(
-            spec.read(run.model.config), contexts, formats=Formats.dense(format_), convention="engine"
+            spec.read(run.model.config), contexts, formats=Formats(kv=format_, plain=computed), convention="engine"
         )
         st.markdown(
             t(

@@ -191,6 +191,7 @@ def _measured_on(t: Words, run: Run) -> None:
         kind = t("real weights") if model.weights == "real" else t("random weights")
         facts += [
             (t("Model"), f"{model.id}, {model.weight_format}, {kind}, {count}"),
+            (t("KV cache"), model.kv_format),
             (t("Weights' hash"), model.weights_hash[:16]),
         ]
     facts += _prepared(t, run)

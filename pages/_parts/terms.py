@@ -70,6 +70,10 @@ WEIGHT_FORMAT = N_(
     "What the matrices are held in while fp32 is computed in: fewer bytes to read, and weights that are a little off. "
     "int8 has a scale per row, int4 one per 128, 32 or 64 weights. For dense models on a CPU."
 )
+KV_FORMAT = N_(
+    "What keys and values are held in while fp32 is computed in: fewer bytes for each position, to hold and to read. "
+    "int8 has a scale for each key and each value of a head. For dense models on a CPU."
+)
 PERPLEXITY = N_(
     "Among how many equally likely tokens the model is undecided on average; lower is better. A format that loses "
     "little stays close to fp32."

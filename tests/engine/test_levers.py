@@ -87,6 +87,25 @@ def test_what_this_engine_cannot_run_is_predicted_only(forecast: LeversRecord) -
     ] == []
 
 
+@pytest.mark.parametrize(("kv", "share"), [("bf16", 1 / 2), ("int8", 66 / 256)])
+def test_a_smaller_cache_can_be_pulled_and_saves_its_bytes(
+    kv: str, share: float, demo: Run, forecast: LeversRecord
+) -> None:
+    """30 layers, keys and values of 3 heads of 64 fp32 numbers; int8 has a scale of two bytes beside 64 of one."""
+    found = lever(forecast, f"kv-{kv}")
+    assert found.request is not None
+    assert (found.request.kv, found.request.dtype) == (kv, "float32")
+    context = sorted(step.context for step in demo.steps if step.phase == "decode")[(len(demo.steps) - 1) // 2]
+    assert demo.ceilings is not None
+    saved_ns = 30 * 2 * 3 * 256 * context * (1 - share) / demo.ceilings.bandwidth[-1].bytes_per_s * 1e9
+    assert forecast.base.step_ns - found.predicted.step_ns == pytest.approx(saved_ns, rel=0.1)
+
+
+def test_a_smaller_cache_that_cannot_be_held_here_is_predicted_only(demo: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROOFLINE_LAB_KERNELS", "torch")
+    assert lever(levers.forecast(demo), "kv-int8").request is None
+
+
 def test_one_check_costs_a_step_and_what_its_rows_add(demo: Run) -> None:
     base = levers._Base(demo)
     lines = base.lines()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.ledger.convention import LATENT_FORMS
 from engine.request import CLOCKS, LAUNCHES, check
-from pages._parts.links import DTYPES, LIMITS, View, build_link, parse_language, parse_run, parse_view, to_query
+from pages._parts.links import DTYPES, KV, LIMITS, View, build_link, parse_language, parse_run, parse_view, to_query
 
 NAMES = [field.name for field in fields(View)]
 anything = st.one_of(
@@ -22,6 +22,7 @@ views = st.builds(
     model=st.from_regex(r"[A-Za-z0-9._-]{1,40}", fullmatch=True).filter(lambda name: ".." not in name),
     chat=st.booleans(),
     dtype=st.sampled_from(DTYPES),
+    kv=st.sampled_from(KV),
     latent=st.sampled_from(LATENT_FORMS),
     clock=st.sampled_from(CLOCKS),
     launches=st.sampled_from(LAUNCHES),
@@ -74,6 +75,8 @@ def test_a_link_says_every_value(view: View) -> None:
         ("chat", "yes", False),
         ("chat", "1", True),
         ("dtype", "pickle", "float32"),
+        ("kv", "q4_0", "same"),
+        ("kv", "int8", "int8"),
         ("clock", "sundial", "synchronised"),
         ("launches", "rockets", "eager"),
         ("model", "../../etc/passwd", "smollm2-135m"),
