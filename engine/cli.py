@@ -183,7 +183,7 @@ def _dtype(command: argparse.ArgumentParser) -> None:
 
 
 def _weights(command: argparse.ArgumentParser) -> None:
-    what = "bf16, int8, int4, int4-g32 or int4-g64; computed in float32"
+    what = "bf16, int8, int4, int4-g32 or int4-g64; computed in float32 (bf16 in bfloat16, unless --dtype says so)"
     command.add_argument("--weights", metavar="FORMAT", help=what)
 
 

@@ -82,7 +82,7 @@ def main() -> None:
 def measured(cell: Cell) -> dict:
     """One run of the command line, and how far its expected line was off."""
     command = ["run", "--model", cell.model, "--prompt", prompt(cell), "--max-new-tokens", str(NEW_TOKENS)]
-    command += ["--batch", str(cell.batch), *(["--weights", cell.weights] if cell.weights else []), "--json"]
+    command += ["--batch", str(cell.batch), *formats(cell), "--json"]
     done = subprocess.run([sys.executable, "-m", "engine", *command], capture_output=True, text=True, check=False)
     if done.returncode:
         return {"cell": cell.name, "error": done.stderr.strip().splitlines()[-1]}
@@ -101,6 +101,11 @@ def measured(cell: Cell) -> dict:
         "probe_after_over_before": run["probe"]["after_ns"] / run["probe"]["before_ns"],
         "kernels": run["device"]["kernels"],
     }
+
+
+def formats(cell: Cell) -> list[str]:
+    """Weights in a format of their own are multiplied in fp32."""
+    return ["--weights", cell.weights, "--dtype", "float32"] if cell.weights else []
 
 
 def prompt(cell: Cell) -> str:
