@@ -110,7 +110,10 @@ def test_how_steps_are_timed_and_started_is_a_choice_on_cuda(
     assert [(request.clock, request.launches) for request in asked] == [("free-running", "graph")]
 
 
-def test_on_a_cpu_there_is_no_such_choice_and_no_trace_of_it(open_page: Open, measured_here: None) -> None:
+def test_on_a_cpu_there_is_no_such_choice_and_no_trace_of_it(
+    open_page: Open, with_memory: Callable[[float], None]
+) -> None:
+    with_memory(8e9)  # of a CPU
     test = open_page(lang="en", model="smollm2-135m", launches="graph", clock="free-running", seed="1")
     assert not [box for box in test.selectbox if box.key in ("clock", "launches")]
     assert (test.session_state["clock"], test.session_state["launches"]) == ("synchronised", "eager")
