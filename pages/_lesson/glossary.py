@@ -53,6 +53,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "SEED": (N_("seed"), ""),
     "DTYPE": (N_("number format"), ""),
     "WEIGHT_FORMAT": (N_("weight format"), "levers"),
+    "KV_FORMAT": (N_("KV format"), "levers"),
     "PERPLEXITY": (N_("perplexity"), "levers"),
     "LENGTH": (N_("length"), ""),
     "CONVENTION": (N_("convention"), "roofline"),
