@@ -92,14 +92,15 @@ def test_what_compiling_raises_is_raised_to_who_waits(kept: Path, monkeypatch: p
 
 
 def test_only_what_an_earlier_process_compiled_is_loaded_ahead(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded: list[str] = []
-    monkeypatch.setattr(entry, "step_address", loaded.append)
-    monkeypatch.setattr(entry, "_STEPS", {"one": entry._count, "other": entry._reading})
+    loaded: list[tuple[str, str]] = []
+    one = ("int8", "bf16")
+    monkeypatch.setattr(entry, "step_address", lambda weights, kv: loaded.append((weights, kv)))
+    monkeypatch.setattr(entry, "_step", lambda *formats: entry._count if formats == one else entry._reading)
     entry.compiled(entry._count)
     entry.bring()
-    assert loaded == ["one"]
+    assert loaded == [one]
     entry.bring(lambda: False)
-    assert loaded == ["one"]
+    assert loaded == [one]
 
 
 def test_compiling_and_loading_are_noted_apart(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,9 +109,9 @@ def test_compiling_and_loading_are_noted_apart(kept: Path, monkeypatch: pytest.M
 
     address = compiled.step_address
 
-    def compiling_first(kind: str) -> int:
+    def compiling_first(kind: str, kv: str) -> int:
         entry.compiled(entry._count, kind)
-        return address(kind)
+        return address(kind, kv)
 
     compiled.step_address("fp32")
     monkeypatch.setattr(compiled, "step_address", compiling_first)
