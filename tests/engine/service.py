@@ -37,11 +37,14 @@ def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None
         time.sleep(0.01)
 
 
-def made_up_ceilings(device: DeviceFacts) -> Ceilings:
-    """Ceilings that hold for this device and know the smallest model's shapes, as if measured here."""
+def made_up_ceilings(device: DeviceFacts, *packed: str) -> Ceilings:
+    """Ceilings that hold for this device and know the smallest model's shapes, as if measured here.
+
+    packed: weight formats beside fp32 whose shapes are known too.
+    """
     spec = catalogue.load(MODEL)
     points = []
-    for weights in ("fp32", "int8"):
+    for weights in ("fp32", *packed):
         step = ledger.decode(spec, 1, formats=ledger.Formats.engine("fp32", weights))
         read = step.bytes.weights - sum(op.bytes.weights for op in step.of_kind("embedding"))
         points.append(
@@ -57,7 +60,7 @@ def start_broker(store: Store, limits: Limits | None = None) -> Broker:
     wait_until(lambda: broker.machine().worker == "ready", START_S, "the worker's start")
     device = broker.machine().device
     assert device is not None
-    store.put_ceilings(made_up_ceilings(device))
+    store.put_ceilings(made_up_ceilings(device, "int8"))
     return broker
 
 

@@ -279,7 +279,7 @@ def test_drafts_are_foretold_checked_and_the_tokens_are_greedys(weights: str | N
         id="lookuppacked" if weights else "lookuplookup",
         created_at="2026-01-02T03:04:05+00:00",
         request=asked,
-        ceilings=made_up_ceilings(worker.device),
+        ceilings=made_up_ceilings(worker.device, "int8"),
     )
     worker.send(job.to_line())
     events = worker.until("finished")
