@@ -60,6 +60,18 @@ def test_what_ships_is_in_order_fewer_bits_worse() -> None:
         assert len({entry.perplexity_fp32[language] for entry in found.values()}) == 1
 
 
+def test_a_rounded_cache_costs_less_than_rounded_weights() -> None:
+    weights, bf16, int8 = (
+        quality.of("smollm2-135m", *formats) for formats in (("int8",), ("fp32", "bf16"), ("fp32", "int8"))
+    )
+    assert weights is not None
+    assert bf16 is not None
+    assert int8 is not None
+    for language in quality.TEXTS:
+        assert bf16.agreement[language] > int8.agreement[language] > weights.agreement[language]
+        assert int8.perplexity[language] == pytest.approx(int8.perplexity_fp32[language], rel=0.01)
+
+
 def test_pages_can_read_it_without_torch() -> None:
     program = "import sys; from engine import quality; quality.measured(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
