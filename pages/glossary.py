@@ -23,6 +23,7 @@ PAGES = {
     "levers": N_("Levers"),
     "machine": N_("This machine"),
 }
+COLONS = {"en": ": ", "zh": "："}
 
 t = session.words()
 st.title(t("Words"))
@@ -39,7 +40,7 @@ wanted = (
 
 def explanation(name: str, text: str) -> str:
     """The explanation without the term itself in front of it, which stands there in bold already."""
-    head, colon, rest = text.partition("：" if t.language == "zh" else ": ")
+    head, colon, rest = text.partition(COLONS[t.language])
     is_name = bool(colon and name) and len(head) < 40 and (head.lower() in name.lower() or name.lower() in head.lower())
     return rest[:1].upper() + rest[1:] if is_name else text
 
@@ -74,6 +75,6 @@ shown = sorted(
 if not shown:
     st.info(t("No term of the lab has this in its name or explanation."))
 with st.container(key="glossary"):
-    st.markdown("\n".join(f"- **{name}**: {text}" for name, text in shown))
+    st.markdown("\n".join(f"- **{name}**{COLONS[t.language]}{text}" for name, text in shown))
 st.header(t("Formulas"))
 formulas.show(t)
