@@ -71,7 +71,8 @@ def check_ceilings(ceilings: Ceilings | None) -> None:
     sizes = [point.working_set_bytes for point in ceilings.bandwidth]
     if not sizes:
         raise LabError("The record's ceilings hold no read bandwidth, so that nothing can be compared with them.")
-    spreads = [*ceilings_spreads(ceilings), *(point.spread for point in (*ceilings.linear, *ceilings.small_ops))]
+    spreads = [*ceilings_spreads(ceilings), *(point.spread for point in ceilings.linear)]
+    spreads += [point.spread for point in ceilings.small_ops]
     rates = [*ceilings.peak_flops_per_s.values(), *(point.bytes_per_s for point in ceilings.bandwidth)]
     is_growing = sizes[0] >= 1 and all(low < high for low, high in pairwise(sizes))
     if not is_growing or not all(0 <= each <= MOST_SPREAD for each in spreads) or not all(map(_is_rate, rates)):
