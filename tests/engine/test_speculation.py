@@ -90,7 +90,7 @@ def packed(demo_folder: Path) -> Decoder:
 
 @pytest.mark.skipif(not kernels.usable(), reason="packed weights need the compiled kernels (numba)")
 @pytest.mark.parametrize("drafts", [5, 12])
-@pytest.mark.parametrize("prompt", PROMPTS[:8])
+@pytest.mark.parametrize("prompt", PROMPTS[:4])
 def test_packed_weights_write_greedys_tokens_too(prompt: str, drafts: int, packed: Decoder, demo_folder: Path) -> None:
     """Up to eight rows int8 is multiplied in whole numbers, more rows otherwise: close scores are asked for alone."""
     ids = load_tokenizer(demo_folder).encode(prompt)
