@@ -22,8 +22,9 @@ from engine.kernels.entry import counter_address
 PATIENCE = 1 << 24
 """Looks at a meeting's counter (some milliseconds) before a thread that waits lets others have its processor. Shares
 differ by a tenth of that; one who yields sooner gives a whole time slice to whatever else runs, at every meeting."""
-NO_PATIENCE = 1 << 10
-"""The same where there are more threads than processors: those who are waited for may be waiting for this one's."""
+LESS_PATIENCE = 1 << 17
+"""The same where there are more threads than processors: the one that is waited for may wait for a processor itself.
+Less costs more here too: with 2^10 a step of three threads on two took three times as long."""
 
 Run = Callable[[int, int], None]
 """Calls the C function at one address with another address, in every thread at once."""
@@ -31,7 +32,7 @@ Run = Callable[[int, int], None]
 
 def meeting_place(threads: int) -> NDArray[np.int64]:
     """Where so many threads meet (`atoms.meet`): arrivals; how many ever took part; looks before one yields."""
-    return np.array([0, 0, PATIENCE if threads <= processors() else NO_PATIENCE], np.int64)
+    return np.array([0, 0, PATIENCE if threads <= processors() else LESS_PATIENCE], np.int64)
 
 
 def processors() -> int:

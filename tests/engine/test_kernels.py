@@ -215,11 +215,11 @@ def test_more_threads_than_processors_still_finish() -> None:
     """A thread that waits lets the one it waits for run. Were it to look on for its usual time, twenty steps of 16
     meetings would take a minute.
     """
-    from engine.kernels.team import NO_PATIENCE, PATIENCE, meeting_place, processors
+    from engine.kernels.team import LESS_PATIENCE, PATIENCE, meeting_place, processors
     from engine.model import load
 
     model, before, many = load("tiny-3.7m", max_tokens=64), torch.get_num_threads(), processors() + 1
-    assert meeting_place(processors())[2] == PATIENCE > meeting_place(many)[2] == NO_PATIENCE
+    assert meeting_place(processors())[2] == PATIENCE > meeting_place(many)[2] == LESS_PATIENCE
 
     def written(threads: int) -> list[int]:
         torch.set_num_threads(threads)
