@@ -6,7 +6,7 @@ logits, nothing of text, sampling or clocks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from engine import kernels
 from engine import spec as specs
-from engine.cache import DTYPES, AnyKVCache, kv_cache
+from engine.cache import DTYPES, AnyKVCache, LayerViews, RoundedViews, kv_cache
 from engine.dense import fits_kernels
 from engine.errors import LabError
 from engine.model import ops, supported
@@ -207,7 +207,7 @@ class Decoder(Model):
     def _through(self, ids: Tensor) -> Tensor:
         """What the layers give for each new token, [B * T, h]."""
         start, (batch, tokens) = self.cache.length, ids.shape
-        cached = self.cache.extend(tokens)
+        cached: Sequence[LayerViews | RoundedViews] = self.cache.extend(tokens)
         step = Step(batch, tokens, *self._rotary.at(start, start + tokens))
         eps = self.spec.norm.eps
 
@@ -231,6 +231,11 @@ class Decoder(Model):
     def kernels(self) -> dict[str, str]:
         """As `Model.kernels`."""
         return super().kernels if self._compiled is None else {"whole_steps": str(self._compiled.most_rows)}
+
+    @property
+    def has_packed_weights(self) -> bool:
+        """Whether matrices are held in whole numbers and scales."""
+        return isinstance(self._embedding, Packed)
 
     @property
     def resident_weight_bytes(self) -> int:
