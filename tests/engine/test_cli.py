@@ -172,7 +172,15 @@ def test_bad_input_is_one_line_and_exit_code_1(engine, arguments, says):
 
 
 @pytest.mark.parametrize(
-    "arguments", [(), ("run",), ("nonsense",), ("run", "--batch", "two"), (*TINY, "--graph", "--eager"), ("predict", "--preset", "x")]
+    "arguments",
+    [
+        (),
+        ("run",),
+        ("nonsense",),
+        ("run", "--batch", "two"),
+        (*TINY, "--graph", "--eager"),
+        ("predict", "--preset", "x"),
+    ],
 )
 def test_wrong_usage_is_exit_code_2(engine, arguments):
     done = engine(*arguments)
