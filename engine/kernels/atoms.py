@@ -42,17 +42,6 @@ def emit_prefetch(builder: Any, address: Any) -> None:
 
 
 @intrinsic
-def prefetch(typingctx: Any, address: Any) -> Any:
-    """Bring the cache line at an address nearer."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        emit_prefetch(builder, arguments[0])
-        return context.get_dummy_value()
-
-    return types.void(types.int64), codegen
-
-
-@intrinsic
 def fetch_add(typingctx: Any, address: Any, value: Any) -> Any:
     """Add to the 64-bit number at an address, atomically; what it was before."""
 
