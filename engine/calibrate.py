@@ -96,6 +96,7 @@ def calibrate(
         bandwidth=bandwidth,
         peak_flops_per_s={dtype: rate for dtype, (rate, _) in peaks.items()},
         peak_spread=max(spread for _, spread in peaks.values()),
+        peak_spreads={dtype: spread for dtype, (_, spread) in peaks.items()},
         launch_ns=launch.time_ns,
         launch_spread=launch.spread,
         probe_ns=round((probe_before_ns + probe_after_ns) / 2),

@@ -97,6 +97,7 @@ class SmallOpPoint(_Facts):
 class Ceilings(_Facts):
     """This machine's measured limits. Everything a prediction may use; nothing from a run.
 
+    peak_spread: the largest of `peak_spreads`, which older records do not have.
     probe_moved: how much slower the control probe was after measuring than before. other_cores: how many cores' worth
     of work others did meanwhile. Both say whether the machine was quiet (`engine.judging.was_busy`).
     """
@@ -107,6 +108,7 @@ class Ceilings(_Facts):
     bandwidth: list[BandwidthPoint]
     peak_flops_per_s: dict[str, float]
     peak_spread: float = 0.0
+    peak_spreads: dict[str, float] = {}
     launch_ns: Positive
     launch_spread: float = 0.0
     linear: list[LinearPoint] = []
@@ -123,6 +125,10 @@ class Ceilings(_Facts):
         others = filter(None, map(device.kernels.get, ("gated_delta", "products")))
         chosen = [device.kernels.get("decode", "torch"), *others]
         return hashlib.sha256(repr((*told, device.cpu_capability, *chosen)).encode()).hexdigest()[:16]
+
+    def peak_spread_of(self, dtype: str) -> float:
+        """Relative spread of the matrix rate in one dtype."""
+        return self.peak_spreads.get(dtype, self.peak_spread)
 
     def bandwidth_at(self, working_set_bytes: float) -> float:
         """Best read bandwidth in bytes/s over a working set, interpolated over log size, flat beyond the ends."""

@@ -51,6 +51,23 @@ def line_interpolate(x: float, curve: Curve) -> float:
     return low + slope * (x - left)
 
 
+def never_falling(curve: Curve) -> Curve:
+    """The nearest curve that nowhere falls as x grows (least squares; neighbours in the wrong order are averaged).
+
+    More positions, or a longer prompt, are never less work: where measured points say so, the machine was unsteady.
+    Pool adjacent violators, Barlow, Bartholomew, Bremner and Brunk (1972).
+    """
+    pools: list[tuple[float, int]] = []
+    for _, y in curve:
+        total, count = y, 1
+        while pools and pools[-1][0] * count > total * pools[-1][1]:
+            before, many = pools.pop()
+            total, count = total + before, count + many
+        pools.append((total, count))
+    levels = [total / count for total, count in pools for _ in range(count)]
+    return [(x, level) for (x, _), level in zip(curve, levels, strict=True)]
+
+
 class Points:
     """The points of one dtype measured in the working set nearest to `working_set_bytes`.
 
@@ -70,7 +87,8 @@ class Points:
         apart = ("attention", "conv", "recurrence", "experts")
         between = [p for p in small if p.kind not in apart]
         self._between = _curves(between, lambda p: (p.kind, p.width), lambda p: p.rows)
-        self._decode = _curves(decode, lambda p: p.batch, lambda p: p.context)
+        by_context = _curves(decode, lambda p: p.batch, lambda p: p.context)
+        self._decode = {batch: never_falling(curve) for batch, curve in by_context.items()}
         self._prefill = sorted((p.context, p.rows, p.time_ns) for p in prefill)
         # A prompt's tokens are one sequence's; in decode there are as many sequences as rows.
         self._recurrent = _curves(recurrent, lambda p: (p.kind, p.width, p.rows == p.batch), lambda p: p.rows)
@@ -126,7 +144,7 @@ class Points:
         reach = {rows: time for seen, rows, time in self._prefill if seen == min(rows, window)}
         if not reach:
             return None
-        curve = sorted((float(rows), time) for rows, time in reach.items())
+        curve = never_falling(sorted((float(rows), time) for rows, time in reach.items()))
         longest, time = curve[-1]
         power = 2 if window == math.inf else 1
         alone = time * (tokens / longest) ** power if tokens > longest else log_interpolate(tokens, curve)

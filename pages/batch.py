@@ -62,6 +62,18 @@ def numbers(asked: Asked, found: growth.Room) -> None:
         ],
         "batch",
     )
+    held, read = float(found.held.weights), float(now["bytes"]["weights"])
+    if held - read > held / 100:
+        st.caption(
+            t(
+                "Of {held} of weights held a step reads {read}. The other {rest} are held and not read here: the "
+                "embedding's other rows and, where a checkpoint has them, a vision tower, an MTP layer and experts "
+                "not chosen.",
+                held=scene_parts.gigabytes(t, held),
+                read=scene_parts.gigabytes(t, read),
+                rest=scene_parts.gigabytes(t, held - read),
+            )
+        )
 
 
 scene_controls.seed("batch", NAMES)
@@ -118,7 +130,7 @@ with right:
                 "batch makes arithmetic the bound."
             )
         )
-        st.caption(t.paragraph([ridge_words.machine(t, ceilings), ridge_words.why(t)]))
+        st.caption(ridge_words.machine(t, ceilings), help=ridge_words.why(t))
         components.figure(batch_charts.memory(t, grown, found, view.batch), key="memory_figure")
         st.caption(
             t(

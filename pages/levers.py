@@ -6,9 +6,10 @@ import streamlit as st
 
 from engine import broker
 from engine.errors import LabError
+from engine.judging import ceilings_spreads, unsteady
 from engine.record import Run
 from engine.store import RunRow
-from pages._parts import lever_chart, lever_results, lever_view, runs, session
+from pages._parts import lever_chart, lever_results, lever_view, machine_facts, runs, session
 from pages._parts.plain import plain
 from pages._parts.words import Words
 
@@ -58,6 +59,12 @@ def choose(shown: Run) -> None:
     known.setdefault(shown.id, f"{shown.request.model} · {shown.request.prompt[:40]}")
     st.session_state[CHOICE] = shown.id
     st.selectbox(t("The run"), list(known), key=CHOICE, format_func=known.__getitem__, on_change=take)
+
+
+def is_unsure(run: Run) -> bool:
+    """Whether what is foretold from this run rests on a disturbed run or on ceilings that lay far apart."""
+    disturbed = run.summary is not None and "disturbed" in run.summary.flags
+    return disturbed or (run.ceilings is not None and unsteady(ceilings_spreads(run.ceilings)) is not None)
 
 
 def pull(name: str) -> None:
@@ -119,6 +126,8 @@ if shown is not None:
                     device=device,
                 )
             )
+        if shown.ceilings is not None:
+            machine_facts.unsteady_ceilings(t, shown.ceilings)
         if shown.summary is not None and "disturbed" in shown.summary.flags:
             st.warning(t("This run was disturbed, so what is foretold from it is unsure: choose one made while nothing "
                          "else ran."), icon=":material/warning:")  # fmt: skip
@@ -126,8 +135,9 @@ if shown is not None:
             st.fragment(going_on, run_every=0.8)()
         if is_kept:
             st.caption(t("Predicted {when}, before any of the measurements.", when=t.moment(forecast.created_at)))
-        lever_chart.own(t, forecast, results)
-        lever_view.table(t, forecast, results, pull=pull, can_measure=here and not busy)
+        unsure = is_unsure(shown)
+        lever_chart.own(t, forecast, results, unsure=unsure)
+        lever_view.table(t, forecast, results, pull=pull, can_measure=here and not busy, unsure=unsure)
         st.subheader(t("Another device, another model"))
         st.caption(
             t(
@@ -135,5 +145,5 @@ if shown is not None:
                 "the roof of both, so these gains and those above do not multiply. They are predicted only."
             )
         )
-        lever_chart.replaced(t, forecast)
-        lever_view.replaced(t, forecast)
+        lever_chart.replaced(t, forecast, unsure=unsure)
+        lever_view.replaced(t, forecast, unsure=unsure)

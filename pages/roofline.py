@@ -130,9 +130,9 @@ with right:
                         "On this axis a ridge is in FLOP/byte: with weights of two bytes the same number as in rows, "
                         "with four bytes half of it."
                     ),
-                    ridge_words.why(t),
                 ]
-            )
+            ),
+            help=ridge_words.why(t),
         )
         components.figure(roofline_chart.bytes_bar(t, document), key="bytes_figure")
         explained.inequality(t, asked, document)

@@ -20,24 +20,27 @@ CONFIG = {
     "displaylogo": False,
     "modeBarButtons": [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
 }
-# A matrix is weights, which are grey; no other colour of the palette means one.
-_LINES = tuple((colour, dash) for dash in ("solid", "dash", "dot") for colour in (palette.WEIGHTS, *palette.FREE))
+# A matrix is weights, which are grey; no other colour of the palette means one. A model rarely has more than six.
+_HUES = (palette.WEIGHTS, *palette.FREE, *palette.MORE_FREE)
+_LINES = tuple((colour, dash) for dash in ("solid", "dash", "dot") for colour in _HUES)
 _SMALL = {"size": 11}
 
 
 def bandwidth_figure(t: Words, ceilings: Ceilings) -> go.Figure:
-    """Read bandwidth against the size of what is read, with its spread; where caches end is marked."""
+    """Read bandwidth against the size of what is read, with its spread; where caches end is marked.
+
+    A spread as large as the value itself would be a bar over all of the chart: the point is drawn hollow instead.
+    """
     points = ceilings.bandwidth
+    drawn = [point.spread if point.spread < 1 else 0.0 for point in points]
     sizes = [point.working_set_bytes for point in points]
     rates = [point.bytes_per_s / 1e9 for point in points]
     curve = {
         "type": "scatter", "mode": "lines+markers", "x": sizes, "y": rates,
         "line": {"color": palette.DECODE, "width": 2.5},
+        "marker": {"size": 7, "symbol": ["circle" if point.spread < 1 else "circle-open" for point in points]},
         "error_y": {
-            "array": [rate * point.spread for rate, point in zip(rates, points, strict=True)],
-            # Nothing reads at less than nothing, however far apart the repetitions lie.
-            "arrayminus": [rate * min(1.0, point.spread) for rate, point in zip(rates, points, strict=True)],
-            "symmetric": False, "thickness": 1,
+            "array": [rate * spread for rate, spread in zip(rates, drawn, strict=True)], "thickness": 1,
         },
         "customdata": [_bandwidth_hover(t, point) for point in points], "hovertemplate": "%{customdata}<extra></extra>",
     }  # fmt: skip
@@ -57,7 +60,10 @@ def _bandwidth_hover(t: Words, point: BandwidthPoint) -> str:
         f"<b>{t.binary_size(point.working_set_bytes)}: {t.bandwidth(point.bytes_per_s)}</b> ± {t.percent(point.spread)}"
     )
     kernels = sorted(point.by_kernel.items(), key=lambda item: -item[1])
-    return "<br>".join([head, *(f"{name}: {t.bandwidth(rate)}" for name, rate in kernels)])
+    told = [head, *(f"{name}: {t.bandwidth(rate)}" for name, rate in kernels)]
+    if point.spread >= 1:
+        told.append(t("spread too wide to draw"))
+    return "<br>".join(told)
 
 
 def rows_figure(t: Words, points: list[LinearPoint], ceilings: Ceilings) -> go.Figure:
@@ -67,8 +73,9 @@ def rows_figure(t: Words, points: list[LinearPoint], ceilings: Ceilings) -> go.F
         points: of one dtype and one model, so that one roof holds for all of them.
     """
     shapes = sorted({(point.k, point.n) for point in points}, key=lambda shape: -shape[0] * shape[1])
+    most = max(point.rows for point in points)
     curves = [
-        _matrix_curve(t, k, n, [point for point in points if (point.k, point.n) == (k, n)], line)
+        _matrix_curve(t, k, n, [point for point in points if (point.k, point.n) == (k, n)], line, most)
         for (k, n), line in zip(shapes, _LINES, strict=False)
     ]
     marks: list[_Mark] = []
@@ -82,7 +89,8 @@ def rows_figure(t: Words, points: list[LinearPoint], ceilings: Ceilings) -> go.F
             "y": [ridge.attainable_flops_per_s(each, *limits) / 1e9 for each in corners],
             "line": {"color": palette.FLOOR, "width": 1.6, "dash": "dot"},
         })  # fmt: skip
-        marks.append(_Mark(knee, ridge_words.mark(t, knee, points[0].dtype), palette.FLOOR))
+        named = ridge_words.mark_rows(t, knee, points[0].dtype, points[0].working_set_bytes)
+        marks.append(_Mark(knee, named, palette.FLOOR))
     rows = [2**power for power in range(12)]
     x = {"title": t("rows multiplied at once"), "tickvals": rows, "ticktext": [t.number(each) for each in rows]}
     rates = [point.flops_per_s / 1e9 for point in points]
@@ -96,13 +104,24 @@ def _ticks(t: Words, low: float, high: float) -> dict[str, Any]:
     return {"tickvals": ticks, "ticktext": [t.number(tick) for tick in ticks]}
 
 
-def _matrix_curve(t: Words, k: int, n: int, points: list[LinearPoint], line: tuple[str, str]) -> dict[str, Any]:
+def _matrix_curve(
+    t: Words, k: int, n: int, points: list[LinearPoint], line: tuple[str, str], most: int
+) -> dict[str, Any]:
+    """One matrix; where it ends before `most` rows, its hover says why."""
     points, (colour, dash) = sorted(points, key=lambda point: point.rows), line
+    ends = points[-1].rows
+    why = ""
+    if ends < most:
+        said = t(
+            "timed up to {rows} rows: steps give it no more (the head scores only the last token of a sequence)",
+            rows=t.number(ends),
+        )
+        why = f"<br>{said}"
     return {
         "type": "scatter", "mode": "lines+markers", "name": f"{k} × {n}",
         "line": {"color": colour, "width": 2, "dash": dash},
         "x": [point.rows for point in points], "y": [point.flops_per_s / 1e9 for point in points],
-        "hovertemplate": f"{k} × {n}, %{{x:,}} {t('rows')}: %{{y:,.3~r}} GFLOP/s<extra></extra>",
+        "hovertemplate": f"{k} × {n}, %{{x:,}} {t('rows')}: %{{y:,.3~r}} GFLOP/s{why}<extra></extra>",
     }  # fmt: skip
 
 

@@ -169,6 +169,13 @@ def rings(flagged: Sequence[Sequence[str]]) -> dict[str, Any]:
     return {"color": palette.FLOOR, "width": [2.5 if flags else 0 for flags in flagged]}
 
 
+def roof_entry(t: Words, *, is_time: bool) -> dict[str, str]:
+    """The legend's word for the measured roof; on an axis of time it lies below, and says so."""
+    if is_time:
+        return entry("roof", t("measured roof, least time"), "dots", palette.FLOOR, t(terms.ROOF_OF_TIME))
+    return entry("roof", t("measured roof"), "dots", palette.FLOOR, t(terms.ROOF))
+
+
 def ring_entry(t: Words) -> dict[str, str]:
     """The legend's word for such a ring."""
     return entry("", t("faster than it can be"), "open", palette.FLOOR, t(terms.FLAGGED))

@@ -16,8 +16,11 @@ from pages._parts.lever_results import Result
 from pages._parts.words import Words
 
 
-def own(t: Words, forecast: LeversRecord, results: dict[str, Result]) -> None:
-    """What this run would gain, predicted and measured: times the tokens a second it had."""
+def own(t: Words, forecast: LeversRecord, results: dict[str, Result], *, unsure: bool) -> None:
+    """What this run would gain, predicted and measured: times the tokens a second it had.
+
+    unsure: each predicted bar says that it is.
+    """
     shown = [lever for lever in reversed(forecast.levers) if lever.kind in levers.PULLED]
     found = [results[lever.name].gain if lever.name in results else None for lever in shown]
     legend = [entry("predicted", t("predicted"), "frame", figures.TEXT, t(terms.FORETOLD))]
@@ -26,22 +29,23 @@ def own(t: Words, forecast: LeversRecord, results: dict[str, Result]) -> None:
     names = [_of_the_run(t, lever) for lever in shown]
     bars = [
         _bars(t, names, found, "measured", color=palette.DECODE),
-        _bars(t, names, [lever.gain for lever in shown], "predicted", **_outline(figures.TEXT)),
+        _bars(t, names, [lever.gain for lever in shown], "predicted", unsure=unsure, **_outline(figures.TEXT)),
     ]
     gains = [lever.gain for lever in shown] + [gain for gain in found if gain is not None]
     _draw(t, bars, gains, legend, len(shown), t("the run as it was"),
           t("Each lever's gain in tokens a second, predicted and measured."), "levers_figure")  # fmt: skip
 
 
-def replaced(t: Words, forecast: LeversRecord) -> None:
+def replaced(t: Words, forecast: LeversRecord, *, unsure: bool) -> None:
     """What another device or model would be worth against the one it stands in for: predicted only."""
     shown = [lever for lever in reversed(forecast.levers) if lever.kind not in levers.PULLED]
     names = [_in_place_of(t, lever) for lever in shown]
     legend = [
         entry("replaced", t("predicted, against what it replaces"), "frame", palette.WEIGHTS, t(terms.FORETOLD)),
     ]
-    bars = [_bars(t, names, [lever.gain for lever in shown], "replaced", **_outline(palette.WEIGHTS))]
-    _draw(t, bars, [lever.gain for lever in shown], legend, len(shown), t("what it replaces"),
+    gains = [lever.gain for lever in shown]
+    bars = [_bars(t, names, gains, "replaced", unsure=unsure, **_outline(palette.WEIGHTS))]
+    _draw(t, bars, gains, legend, len(shown), t("what it replaces"),
           t("What another device or another model is predicted to give against the one it replaces."),
           "replaced_figure")  # fmt: skip
 
@@ -50,7 +54,10 @@ def _outline(colour: str) -> dict[str, Any]:
     return {"color": "rgba(0,0,0,0)", "line": {"color": colour, "width": 1.6}}
 
 
-def _bars(t: Words, names: Sequence[str], values: Sequence[float | None], group: str, **marker: Any) -> dict[str, Any]:
+def _bars(
+    t: Words, names: Sequence[str], values: Sequence[float | None], group: str, *, unsure: bool = False, **marker: Any
+) -> dict[str, Any]:
+    mark = f" ({t('unsure')})" if unsure else ""
     return {
         "type": "bar",
         "orientation": "h",
@@ -58,7 +65,7 @@ def _bars(t: Words, names: Sequence[str], values: Sequence[float | None], group:
         "x": list(values),
         "legendgroup": group,
         "marker": marker,
-        "text": [None if value is None else f"× {t.number(value)}" for value in values],
+        "text": [None if value is None else f"× {t.number(value)}{mark}" for value in values],
         "textposition": "outside",
         "constraintext": "none",
         "textfont": {"size": 11},

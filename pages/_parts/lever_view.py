@@ -17,9 +17,15 @@ WIDTHS = [5, 3, 3, 2]
 
 
 def table(
-    t: Words, forecast: LeversRecord, results: dict[str, Result], *, pull: Callable[[str], None], can_measure: bool
+    t: Words,
+    forecast: LeversRecord,
+    results: dict[str, Result],
+    *,
+    pull: Callable[[str], None],
+    can_measure: bool,
+    unsure: bool,
 ) -> None:
-    """Every lever in a row."""
+    """Every lever in a row; `unsure` is said at each forecast."""
     own, measured = forecast.base, forecast.base_measured
     st.caption(
         t(
@@ -34,17 +40,19 @@ def table(
         found.markdown(t("measured: **{rate} tokens/s**", rate=t.number(measured.tokens_per_s)))
     for lever in forecast.levers:
         if lever.kind in levers.PULLED:
-            _row(t, lever, results.get(lever.name), pull, can_measure=can_measure)
+            _row(t, lever, results.get(lever.name), pull, can_measure=can_measure, unsure=unsure)
 
 
-def replaced(t: Words, forecast: LeversRecord) -> None:
+def replaced(t: Words, forecast: LeversRecord, *, unsure: bool) -> None:
     """What is not this run made faster, but another device or model in place of one."""
     for lever in forecast.levers:
         if lever.kind not in levers.PULLED:
-            _row(t, lever, None, lambda _name: None, can_measure=False)
+            _row(t, lever, None, lambda _name: None, can_measure=False, unsure=unsure)
 
 
-def _row(t: Words, lever: Lever, result: Result | None, pull: Callable[[str], None], *, can_measure: bool) -> None:
+def _row(
+    t: Words, lever: Lever, result: Result | None, pull: Callable[[str], None], *, can_measure: bool, unsure: bool
+) -> None:
     with st.container(border=True):
         what, predicted, found, button = st.columns(WIDTHS)
         with what:
@@ -53,6 +61,7 @@ def _row(t: Words, lever: Lever, result: Result | None, pull: Callable[[str], No
             _quality(t, lever)
         predicted.markdown(
             t("predicted **× {gain}**", gain=t.number(lever.gain))
+            + (f" ({t('unsure')})" if unsure else "")
             + f"  \n{t('{rate} tokens/s', rate=t.number(lever.predicted.tokens_per_s))}"
             + _foretold(t, lever)
         )

@@ -6,7 +6,7 @@ import streamlit as st
 
 from engine import ridge
 from engine.ceilings import Ceilings, DeviceFacts
-from engine.judging import ceilings_spreads, unsteady
+from engine.judging import unsteady
 from engine.verdict import measured_while_busy
 from pages._parts import charts, ridge_words, terms
 from pages._parts.plain import plain
@@ -29,14 +29,14 @@ def device(t: Words, facts: DeviceFacts) -> None:
 def metrics(t: Words, ceilings: Ceilings) -> None:
     """The ceilings as numbers, after a word of warning where they cannot be trusted."""
     busy = measured_while_busy(ceilings)
-    if not unsteady_ceilings(t, ceilings) and busy is not None:
+    if not unsteady_ceilings(t, ceilings, here=True) and busy is not None:
         st.warning(plain(t.sentence(busy)), icon=":material/warning:")
     memory, cache = ceilings.bandwidth[-1], max(ceilings.bandwidth, key=lambda point: point.bytes_per_s)
     shown = [
         *((label, t.bandwidth(point.bytes_per_s), point.spread, t.binary_size(point.working_set_bytes),
            t("How fast it reads {size} over and over.", size=t.binary_size(point.working_set_bytes)))
           for label, point in ((t("Reads from memory"), memory), (t("Reads from cache"), cache))),
-        *((t("Multiplies, {dtype}", dtype=dtype), t.rate(rate), ceilings.peak_spread, None, t(terms.PEAK))
+        *((t("Multiplies, {dtype}", dtype=dtype), t.rate(rate), ceilings.peak_spread_of(dtype), None, t(terms.PEAK))
           for dtype, rate in ceilings.peak_flops_per_s.items()),
         (t("Launch cost"), t.duration(ceilings.launch_ns), ceilings.launch_spread, None, t(terms.LAUNCH)),
     ]  # fmt: skip
@@ -60,20 +60,31 @@ def metrics(t: Words, ceilings: Ceilings) -> None:
     )
 
 
-def unsteady_ceilings(t: Words, ceilings: Ceilings) -> bool:
-    """A sentence where the repetitions behind a ceiling lie so far apart that what rests on it says little, or none."""
-    largest = unsteady(ceilings_spreads(ceilings))
-    if largest is None:
+def unsteady_ceilings(t: Words, ceilings: Ceilings, *, here: bool = False) -> bool:
+    """A sentence where the repetitions behind a ceiling lie so far apart that what rests on it says little, or none.
+
+    here: it stands on *This machine* itself, beside the button that measures again.
+    """
+    named = {
+        **{t("reading {size}", size=t.binary_size(p.working_set_bytes)): p.spread for p in ceilings.bandwidth},
+        t("multiplying"): ceilings.peak_spread,
+        t("starting an operation"): ceilings.launch_spread,
+    }
+    which = max(named, key=named.__getitem__)
+    if unsteady([named[which]]) is None:
         return False
-    st.warning(
+    said = [
         t(
-            "The repetitions behind what this machine reaches lie up to ± {spread} around their median: it was not "
-            "left alone, and lines drawn from them are unsure. Close other programs and measure again on *This "
-            "machine*.",
-            spread=t.percent(largest, 0),
+            "The repetitions behind what this machine reaches lie far apart, most at {which}: ± {spread} around their "
+            "median. It was not left alone, and lines drawn from them are unsure.",
+            which=which,
+            spread=t.percent(named[which], 0),
         ),
-        icon=":material/warning:",
-    )
+        t("Close other programs and press Measure again.")
+        if here
+        else t("Close other programs and measure again on *This machine*."),
+    ]
+    st.warning(t.paragraph(said), icon=":material/warning:")
     return True
 
 
@@ -85,8 +96,7 @@ def ridges(t: Words, ceilings: Ceilings) -> None:
         ridge_words.card(t),
         t("With fewer rows a pass costs the same however few it has: that is why writing one token at a time is slow."),
     ]
-    st.markdown(t.paragraph(said), help=t(terms.RIDGE))
-    st.caption(ridge_words.why(t))
+    st.markdown(t.paragraph(said), help=t.paragraph([t(terms.RIDGE), ridge_words.why(t)]))
     groups = sorted({(point.dtype, point.working_set_bytes) for point in ceilings.linear})
     if not groups:
         st.caption(

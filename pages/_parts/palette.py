@@ -15,3 +15,5 @@ LOGITS = "#3aa6a0"
 FLOOR = "#e0393e"
 FREE = ("#d6459a", "#9a8f00")
 """Hues that mean nothing, for what has no colour of its own: models beside each other, matrices of one model."""
+MORE_FREE = ("#a0653a", "#6b7fd7", "#5f9f9f")
+"""More of them, where there are many curves and nothing else has a colour."""

@@ -15,16 +15,21 @@ CARD, CARD_FORMAT = "h100-sxm", "bf16"
 
 
 def mark(t: Words, value: float, dtype: str, device: str | None = None) -> str:
-    """A ridge on a chart, short: whose, in which format, where.
+    """A ridge on a chart of intensity, short: whose, in which format, where.
 
     Args:
-        value: in the unit of the chart's own axis.
+        value: in FLOP/byte, which is not rows.
         device: whose it is, by name; None for this machine.
     """
     said = {"dtype": dtype, "value": t.number(value)}
     if device is None:
-        return t("ridge of this machine, {dtype}: {value}", **said)
-    return t("ridge of {device}, {dtype}: {value}", device=device, **said)
+        return t("ridge of this machine, {dtype}: {value} FLOP/byte", **said)
+    return t("ridge of {device}, {dtype}: {value} FLOP/byte", device=device, **said)
+
+
+def mark_rows(t: Words, count: float, dtype: str, read_bytes: float) -> str:
+    """This machine's ridge on a chart over rows, for weights of that many bytes: a cache may read them faster."""
+    return t("ridge reading {size}, {dtype}: {rows} rows", size=t.size(read_bytes), dtype=dtype, rows=t.number(count))
 
 
 def rows(t: Words, count: float, dtype: str) -> str:

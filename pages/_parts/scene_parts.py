@@ -14,6 +14,7 @@ from engine.ledger import explain
 from engine.measured_device import THIS_MACHINE
 from pages._parts import machine_facts, session, terms
 from pages._parts.asked import Asked, NotMeasuredError
+from pages._parts.folded import folded
 from pages._parts.plain import plain
 from pages._parts.scene import Scene, link
 from pages._parts.words import Words
@@ -36,7 +37,7 @@ def refuse(t: Words, error: LabError) -> None:
 
 
 def convention_note(t: Words, scene: Scene) -> None:
-    """One sentence on what the convention in use counts."""
+    """Whose rules the numbers follow; what these count, folded."""
     words = (
         (t("head"), terms.HEAD),
         (t("logits"), terms.LOGITS),
@@ -45,7 +46,15 @@ def convention_note(t: Words, scene: Scene) -> None:
         (t("convolution state"), terms.CONV),
     )
     told = "\n".join(f"- **{word}**: {t(meaning)}" for word, meaning in words)
-    st.caption(plain(t.sentence(explain(scene.preset))), help=f"{t(terms.CONVENTION)}\n{told}")
+    labels = {
+        "lesson": t("Counted by the lesson's rules: what they count and leave out"),
+        "engine": t("Counted by this engine's rules: what they count and leave out"),
+    }
+    label = labels.get(scene.preset, t("By which rules this is counted"))
+    with folded(label, f"convention_{scene.preset}", icon=":material/rule:") as is_open:
+        if is_open:
+            st.caption(plain(t.sentence(explain(scene.preset))))
+            st.caption(f"{t(terms.CONVENTION)}\n{told}")
 
 
 def share(t: Words, page: str, scene: Scene, names: Sequence[str]) -> None:

@@ -17,10 +17,14 @@ HEIGHT = 360
 
 @dataclass(frozen=True)
 class Turns:
-    """Where the curve turns, in rows: the ridge of the roof, which is `dtype`'s, and the knee that was measured."""
+    """Where the curve turns, in rows: the ridge of the roof, which is `dtype`'s, and the knee that was measured.
+
+    read_bytes: of the matrix, on which the bandwidth in the ridge depends.
+    """
 
     dtype: str
     ridge: float | None
+    read_bytes: float
     knee: float | None = None
 
 
@@ -34,6 +38,7 @@ def time_figure(t: Words, points: Sequence[ShapePoint], turns: Turns) -> dict[st
         t("time"),
         t.duration,
         t("Time of the product against its rows, measured and predicted: a flat start, a knee and a slope."),
+        is_time=True,
     )
 
 
@@ -47,6 +52,7 @@ def rate_figure(t: Words, points: Sequence[ShapePoint], turns: Turns) -> dict[st
         t("rate"),
         t.rate,
         t("Rate of the product against its rows, measured and predicted."),
+        is_time=False,
     )
 
 
@@ -58,8 +64,10 @@ def _figure(
     title: str,
     write: Callable[[float], str],
     alt: str,
+    *,
+    is_time: bool,
 ) -> dict[str, Any]:
-    """`value` of each point and a time, measured and by the roof."""
+    """`value` of each point and a time, measured and by the roof; `is_time` where the roof is a floor."""
     roof = [value(point, point.predicted_ns.measured_roof) for point in points]
     known = [(point, value(point, point.time_ns)) for point in points if point.time_ns is not None]
     every = roof + [each for _, each in known]
@@ -68,9 +76,8 @@ def _figure(
         "yaxis": figures.log_axis(title, min(every) / 1.5, max(every) * 1.7, write, most=6),
     }
     data = [_roof(t, points, roof), *_measured(t, known)]
-    return figures.component_data(
-        t, data, figures.marked(layout, marks), _legend(t, [point for point, _ in known]), height=HEIGHT, alt=alt
-    )
+    legend = _legend(t, [point for point, _ in known], is_time=is_time)
+    return figures.component_data(t, data, figures.marked(layout, marks), legend, height=HEIGHT, alt=alt)
 
 
 def _rows_axis(t: Words, points: Sequence[ShapePoint]) -> dict[str, Any]:
@@ -132,7 +139,7 @@ def _marks(t: Words, points: Sequence[ShapePoint], turns: Turns) -> list[Any]:
     low, high = points[0].rows, points[-1].rows
     marks, middle, ridge, knee = [], math.sqrt(low * high), turns.ridge, turns.knee
     if ridge is not None and low <= ridge <= high:
-        name = ridge_words.mark(t, ridge, turns.dtype)
+        name = ridge_words.mark_rows(t, ridge, turns.dtype, turns.read_bytes)
         marks.append(figures.at_x(ridge, name, palette.FLOOR, right=ridge < middle))
     if knee is not None and low <= knee <= high:
         name = t("knee {value}", value=t.number(knee))
@@ -140,8 +147,8 @@ def _marks(t: Words, points: Sequence[ShapePoint], turns: Turns) -> list[Any]:
     return marks
 
 
-def _legend(t: Words, known: Sequence[ShapePoint]) -> figures.Legend:
-    found = [entry("roof", t("measured roof"), "dots", palette.FLOOR, t(terms.ROOF))]
+def _legend(t: Words, known: Sequence[ShapePoint], *, is_time: bool) -> figures.Legend:
+    found = [figures.roof_entry(t, is_time=is_time)]
     if known:
         found.insert(0, entry("measured", t("measured"), "dot", palette.PREFILL, t(terms.MEASURED_ROWS)))
     if any(point.flags for point in known):

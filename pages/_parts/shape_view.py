@@ -15,7 +15,9 @@ from pages._parts.words import Words
 def figures(t: Words, record: ShapeRecord) -> None:
     """Time, then rate, as far as they were measured."""
     points = record.points
-    turns = shape_charts.Turns(record.dtype, shapes.ridge_rows(record), shapes.knee_rows(points))
+    turns = shape_charts.Turns(
+        record.dtype, shapes.ridge_rows(record), record.weight_bytes or 0, shapes.knee_rows(points)
+    )
     components.figure(shape_charts.time_figure(t, points, turns), key="shape_time")
     components.figure(shape_charts.rate_figure(t, points, turns), key="shape_rate")
 
@@ -48,12 +50,20 @@ def verdict(t: Words, record: ShapeRecord) -> None:
         [
             (t("Flat until"), _rows(t, flat), needs if flat is None else None, t(terms.FLAT_START)),
             (t("Knee, measured"), _rows(t, knee), needs if knee is None else None, t(terms.KNEE)),
-            (t("Ridge, predicted"), _rows(t, ridge_at), record.dtype, t(terms.RIDGE)),
+            (t("Ridge, predicted"), _rows(t, ridge_at), _read_at(t, record), t(terms.RIDGE)),
             *(_at(t, record, rows, time_ns) for rows, time_ns in dict((measured[0], measured[-1])).items()),
         ],
         "shape",
     )
-    st.caption(t.paragraph([ridge_words.machine(t, record.ceilings), ridge_words.card(t), ridge_words.why(t)]))
+    said = [ridge_words.machine(t, record.ceilings), ridge_words.card(t)]
+    st.caption(t.paragraph(said), help=ridge_words.why(t))
+
+
+def _read_at(t: Words, record: ShapeRecord) -> str:
+    """What the predicted ridge rests on: the format, and the bytes whose bandwidth it divides by."""
+    if not record.weight_bytes:
+        return record.dtype
+    return t("{dtype}, reading {size}", dtype=record.dtype, size=t.size(record.weight_bytes))
 
 
 def _of_flat(t: Words, flat: float | None) -> str:

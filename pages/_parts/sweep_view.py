@@ -42,7 +42,8 @@ def draw(t: Words, record: SweepRecord) -> None:
     """Both figures."""
     points, axis = record.points, record.request.axis
     components.figure(
-        _figure(t, points, axis, t("time of a step"), lambda _point, time_ns: time_ns, t.duration), key="sweep_time"
+        _figure(t, points, axis, t("time of a step"), lambda _point, time_ns: time_ns, t.duration, is_time=True),
+        key="sweep_time",
     )
     components.figure(
         _figure(
@@ -52,6 +53,7 @@ def draw(t: Words, record: SweepRecord) -> None:
             t("tokens/s"),
             lambda point, time_ns: _tokens(point) / time_ns * 1e9,
             lambda rate: t.number(rate, 0 if rate >= 10 else 1),
+            is_time=False,
         ),
         key="sweep_rate",
     )
@@ -64,8 +66,10 @@ def _figure(
     title: str,
     value: Callable[[SweepPoint, float], float],
     write: Callable[[float], str],
+    *,
+    is_time: bool,
 ) -> dict[str, Any]:
-    """One figure: `value` of a point and a time, measured and by both lines."""
+    """One figure: `value` of a point and a time, measured and by both lines; `is_time` where the roof is a floor."""
     known = [(point, value(point, point.time_ns)) for point in points if point.time_ns is not None]
     roof = [value(point, point.predicted_ns.measured_roof) for point in points]
     expected = [value(point, point.predicted_ns.expected or 1.0) for point in points]
@@ -99,7 +103,7 @@ def _figure(
     legend = [
         entry("measured", t("measured"), "dot", _colour(axis), t(terms.MEASURED_STEPS)),
         entry("expected", t("expected"), "line", figures.TEXT, t(terms.EXPECTED)),
-        entry("roof", t("measured roof"), "dots", palette.FLOOR, t(terms.ROOF)),
+        figures.roof_entry(t, is_time=is_time),
         *([figures.ring_entry(t)] if any(point.flags for point, _ in known) else []),
     ]
     alt = t("{what} against {axis}: measured, expected and the roof.", what=title, axis=t(AXES[axis]))

@@ -47,6 +47,10 @@ ROOF = N_(
     "What this machine cannot beat: all bytes at its measured bandwidth, or all FLOPs at its measured "
     "rate, whichever takes longer."
 )
+ROOF_OF_TIME = N_(
+    "The roof on an axis of time: what is a roof on speed is a floor under time. All bytes at this machine's measured "
+    "bandwidth, or all FLOPs at its measured rate, whichever takes longer."
+)
 FLOOR = N_("The same limit from the manufacturer's data sheet.")
 WEIGHTS = N_("The model's parameters. Every step reads all of them.")
 STATE = N_("Recurrent state: the fixed-size memory of layers that keep no KV cache, read and written at every step.")

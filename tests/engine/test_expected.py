@@ -15,7 +15,7 @@ from engine import catalogue, hardware, ledger, spec
 from engine.ceilings import BandwidthPoint, Ceilings, DeviceFacts, LinearPoint, SmallOpPoint
 from engine.expected import expected_ns, predict_step, predictor
 from engine.ledger import Formats
-from engine.points import Points, line_interpolate, log_interpolate
+from engine.points import Points, line_interpolate, log_interpolate, never_falling
 
 FP32 = Formats.dense("fp32")
 
@@ -123,6 +123,30 @@ def test_interpolation_passes_through_its_points_and_stays_between_neighbours(
     for (_, low), (_, high) in around:
         for between in (log_interpolate(x, curve), line_interpolate(x, curve)):
             assert min(low, high) * (1 - 1e-9) <= between <= max(low, high) * (1 + 1e-9)
+
+
+def test_a_curve_that_falls_is_averaged_where_it_does_and_kept_elsewhere() -> None:
+    # By hand: 5 and 3 make 4 and 4; 1 joins them at 3; then 9 stands, and 7 and 9 make 8.
+    assert [y for _, y in never_falling([(1, 2.0), (2, 5.0), (3, 3.0), (4, 1.0), (5, 9.0), (6, 7.0)])] == [
+        2.0, 3.0, 3.0, 3.0, 8.0, 8.0
+    ]  # fmt: skip
+    assert never_falling([(1, 1.0), (4, 1.0), (9, 2.5)]) == [(1, 1.0), (4, 1.0), (9, 2.5)]
+
+
+def test_more_positions_are_never_less_work_however_unsteady_the_points() -> None:
+    def attention(rows: int, context: int, time_ns: float) -> SmallOpPoint:
+        return SmallOpPoint(
+            kind="attention", width=8, dtype="fp32", rows=rows, time_ns=time_ns, spread=2.0, batch=1, context=context
+        )
+
+    contexts, times = (16, 64, 256, 1024), (100.0, 900.0, 300.0, 500.0)
+    small = [attention(1, each, time_ns) for each, time_ns in zip(contexts, times, strict=True)]
+    small += [attention(each, each, 10 * time_ns) for each, time_ns in zip(contexts, times, strict=True)]
+    points = Points(ceilings().model_copy(update={"small_ops": small}), "fp32", 4000)
+    decoded = [points.decode_attention_ns(1, context) or 0.0 for context in range(1, 2048)]
+    read = [points.prefill_attention_ns(1, tokens) or 0.0 for tokens in range(1, 2048)]
+    for found in (decoded, read):
+        assert all(one <= other * (1 + 1e-12) for one, other in itertools.pairwise(found))
 
 
 # ---- looking up points ---------------------------------------------------------------------------------------------

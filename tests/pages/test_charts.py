@@ -70,3 +70,23 @@ def test_a_dtype_without_a_measured_peak_has_no_roof() -> None:
     figure = charts.rows_figure(EN, LINEAR, CEILINGS.model_copy(update={"peak_flops_per_s": {}}))
     assert len(figure.data) == 2
     assert not figure.layout.shapes
+
+
+def test_a_spread_as_large_as_the_rate_is_a_hollow_point_and_no_bar_over_the_whole_chart() -> None:
+    wild = [point.model_copy(update={"spread": 24.0} if point.working_set_bytes == 2**20 else {})
+            for point in CEILINGS.bandwidth]  # fmt: skip
+    [curve] = charts.bandwidth_figure(EN, CEILINGS.model_copy(update={"bandwidth": wild})).data
+    assert [height > 0 for height in curve.error_y.array] == [True, False, True, True]
+    assert list(curve.marker.symbol) == ["circle", "circle-open", "circle", "circle"]
+    assert ["too wide to draw" in hover for hover in curve.customdata] == [False, True, False, False]
+
+
+def test_matrices_have_hues_of_their_own_and_one_that_ends_early_says_why() -> None:
+    shapes = [(576, 3072), (576, 960), (576, 576), (1536, 576), (576, 49152)]
+    points = [
+        LINEAR[0].model_copy(update={"k": k, "n": n, "rows": rows}) for k, n in shapes for rows in (1, 4, 64)
+        if n < 49152 or rows < 64
+    ]  # fmt: skip
+    *matrices, _roof = charts.rows_figure(EN, points, CEILINGS).data
+    assert len({curve.line.color for curve in matrices}) == len(shapes)
+    assert [curve.name for curve in matrices if "timed up to 4 rows" in curve.hovertemplate] == ["576 × 49152"]

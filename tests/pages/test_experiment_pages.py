@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 from engine import broker, catalogue, matrices, quality, recorded
 from engine.shapes import ShapeRecord, ShapeRequest
 from engine.sweeps import SweepRecord, SweepRequest
+from pages._parts.words import Words
 
 Open = Callable[..., AppTest]
 COMMON = {"schema": 1, "created_at": "2026-01-02T03:04:05+00:00", "package_version": "0"}
@@ -75,7 +76,7 @@ def test_a_shape_is_shown_with_its_knee_beside_the_ridge(open_page: Open, kept_s
     assert shown["Knee, measured"] == "10 rows"
     assert shown["Ridge, predicted"] == "11 rows"  # 100 GFLOP/s over 18 GB/s, times 4 bytes, over 2
     names = [note["text"] for note in figure(test, "shape_time")["figure"]["layout"]["annotations"]]
-    assert names == ["ridge of this machine, fp32: 11.1", "knee 10"]
+    assert names == [f"ridge reading {Words('en').size(kept_shape.weight_bytes)}, fp32: 11.1 rows", "knee 10"]
     assert "This machine's ridge, with weights read from memory: 11.1 rows in fp32" in said(test)
     [curve] = traces(test, "shape_time", "measured")
     assert curve["x"] == [1, 2, 4, 8, 64, 512]

@@ -45,3 +45,19 @@ def test_a_swatch_looks_like_what_it_names(open_page: Open) -> None:
                 trace["marker"]["line"]["color"] if outlined else trace["marker"]["color"]
             )
     assert "these gains and those above do not multiply" in said(test)
+
+
+def test_each_forecast_from_unsteady_ceilings_is_marked(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = runs.shipped()
+    assert shipped is not None
+    assert shipped.ceilings is not None
+    calm = open_page("levers.py", lang="en", run=shipped.id)
+    assert "(unsure)" not in said(calm)
+    wild = shipped.model_copy(update={"ceilings": shipped.ceilings.model_copy(update={"launch_spread": 24.0})})
+    monkeypatch.setattr(runs, "find", lambda _id: wild)
+    test = open_page("levers.py", lang="en", run=shipped.id)
+    assert "most at starting an operation: ± 2,400 %" in said(test)
+    for key, group in (("levers_figure", "predicted"), ("replaced_figure", "replaced")):
+        [bars] = traces(test, key, group)
+        assert all(text.endswith("(unsure)") for text in bars["text"])
+    assert said(test).count("(unsure)") == len(levers.forecast(shipped).levers)

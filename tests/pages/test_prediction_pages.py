@@ -132,7 +132,7 @@ def test_a_batch_of_58_and_where_it_ends(open_page: Open) -> None:
     assert "memory 80 GB" in names
     names = [note["text"] for note in figure(test, "intensity_figure")["figure"]["layout"]["annotations"]]
     assert "limit of decode 93" in names
-    assert "ridge of NVIDIA H100 SXM 80GB, bf16: 295" in names
+    assert "ridge of NVIDIA H100 SXM 80GB, bf16: 295 FLOP/byte" in names
     test.select_slider(key="scene_batch").set_value(59).run()
     assert "at most 58 fit" in test.error[0].value
 

@@ -33,6 +33,7 @@ def test_the_lesson_s_card_and_one_without_that_format() -> None:
 @pytest.mark.parametrize("t", [EN, ZH], ids=lambda t: t.language)
 def test_a_mark_names_owner_and_format(t: Words) -> None:
     assert "bf16" in ridge_words.mark(t, 5.5555, "bf16")
-    assert ridge_words.mark(EN, 5.5555, "bf16") == "ridge of this machine, bf16: 5.56"
-    assert ridge_words.mark(EN, 295.4, "bf16", "H100 SXM") == "ridge of H100 SXM, bf16: 295"
+    assert ridge_words.mark(EN, 5.5555, "bf16") == "ridge of this machine, bf16: 5.56 FLOP/byte"
+    assert ridge_words.mark(EN, 295.4, "bf16", "H100 SXM") == "ridge of H100 SXM, bf16: 295 FLOP/byte"
+    assert ridge_words.mark_rows(EN, 5.5555, "fp32", 3.54e6) == "ridge reading 3.54 MB, fp32: 5.56 rows"
     assert len(ridge_words.why(t)) > 60

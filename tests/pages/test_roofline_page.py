@@ -98,6 +98,10 @@ def test_every_term_of_the_inequality_opens_its_meaning_and_value(open_page: Ope
 
 def test_both_conventions_say_what_they_count(open_page: Open) -> None:
     lesson, engine = (open_page(PAGE, lang="en", preset=preset, prompt="2048") for preset in ("lesson", "engine"))
+    assert "scores for every position of the prompt" not in said(lesson)  # folded, under whose rules they are
+    for test, preset in ((lesson, "lesson"), (engine, "engine")):
+        test.session_state[f"convention_{preset}"] = True
+        test.run()
     assert "scores for every position of the prompt" in said(lesson)
     assert "scores for the last position only" in said(engine)
     expected = predict("Qwen/Qwen3.8-27B", "h100-sxm", preset="engine", prompt_tokens=2048)["prefill"]["time_s"]
@@ -146,8 +150,8 @@ def test_this_machine_is_a_device_with_its_own_ridge(open_page: Open, measured_h
     assert metrics(test)["Ridge"][0] == "6"  # 100 GFLOP/s over 18 GB/s
     beside = figure(open_page(PAGE, lang="en", model="smollm2-135m"), CHART)["figure"]["layout"]["annotations"]
     names = [note["text"] for note in beside]
-    assert "ridge of this machine, fp32: 5.56" in names
-    assert "ridge of NVIDIA H100 SXM 80GB, fp32: 20" in names
+    assert "ridge of this machine, fp32: 5.56 FLOP/byte" in names
+    assert "ridge of NVIDIA H100 SXM 80GB, fp32: 20 FLOP/byte" in names
 
 
 def test_runs_are_laid_over_as_measured_points(open_page: Open, kept_run: str) -> None:
