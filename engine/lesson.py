@@ -156,6 +156,8 @@ def _step(device: str) -> float:
 FIGURES: dict[str, Callable[[], float]] = {
     "matmul_params": lambda: case()["params"]["matmul"],
     "trunk_params": lambda: case()["params"]["trunk"],
+    "matmul_billions": lambda: case()["params"]["matmul"] / 1e9,
+    "trunk_billions": lambda: case()["params"]["trunk"] / 1e9,
     "checkpoint_params": lambda: case()["params"]["checkpoint"],
     "weight_gb": lambda: case()["decode"]["bytes"]["weights"] / 1e9,
     "flops_only_rate": lambda: 1 / weights_alone()["compute_time_s"],

@@ -41,7 +41,7 @@ page = st.navigation(
 )
 with st.sidebar:
     session.language_switch(t)
-    st.caption(t("Generating text is slow because every token reads the whole model. Here you watch it happen."))
+    st.caption(t("How long does a language model take to read a text and to write one, and why? Here you watch it."))
 misread.say(t, ["lang"] if unknown_language else [])
 rail.show(t, page.url_path)
 page.run()

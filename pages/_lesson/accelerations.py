@@ -44,8 +44,8 @@ MAP: tuple[Acceleration, ...] = (
         N_("KV cache"),
         N_("Keys and values of earlier tokens are kept: {token_passes_1000} tokens through the model are enough."),
         N_(
-            "Each token still brings in {weight_gb} GB: {weights_only_rate} tokens a second on an H100, with "
-            "{compute_used_percent} % of its compute in use."
+            "Each token still brings in {weight_gb} GB: by them alone {weights_only_rate} tokens a second on an H100, "
+            "with {compute_used_percent} % of its compute in use."
         ),
         {"token_passes_1000": 0, "weight_gb": 2, "weights_only_rate": 0, "compute_used_percent": 2},
         "steps",
@@ -86,8 +86,8 @@ MAP: tuple[Acceleration, ...] = (
     Acceleration(
         N_("Speculative decoding: guess several, check all in one pass"),
         N_(
-            "Checking four tokens takes {prefill_4_ms} ms, writing one {decode_after_4_ms}: three more are as "
-            "good as free."
+            "Reading four tokens of a new text takes {prefill_4_ms} ms, writing one after them {decode_after_4_ms}: "
+            "so four are checked for about the price of one."
         ),
         N_("The draft is a second model, to be held and to be run."),
         {"prefill_4_ms": 2, "decode_after_4_ms": 2},

@@ -6,27 +6,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from pages._lesson import doubts
+from pages._lesson.doubts import Doubt
 from pages._parts.words import Words
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One thing to hold a guess against. value places it on the scale, where the question has one."""
+    """One thing to hold a guess against. value places it on the scale, where the question has one.
+
+    note: what kind of number it is, where there is more to say of it than `kind`.
+    """
 
     kind: Literal["predicted", "measured"]
     label: str
     shown: str
     value: float | None = None
+    note: str = ""
 
 
-def predicted(t: Words, label: str, value: float) -> Answer:
-    """A number the lab predicts."""
-    return Answer("predicted", label, t.number(value), value)
+def predicted(t: Words, label: str, value: float, doubt: Doubt | None = None) -> Answer:
+    """A number the lab predicts; doubt: of the measurements it rests on."""
+    return Answer("predicted", label, t.number(value), value, doubts.note(t, "predicted", doubt))
 
 
-def measured(t: Words, label: str, value: float) -> Answer:
-    """A number a clock gave."""
-    return Answer("measured", label, t.number(value), value)
+def measured(t: Words, label: str, value: float, doubt: Doubt | None = None) -> Answer:
+    """A number a clock gave, and whether it can be trusted."""
+    return Answer("measured", label, t.number(value), value, doubts.note(t, "measured", doubt))
 
 
 def number(text: str, unit: str, ends: tuple[float, float], answers: Sequence[Answer], why: str) -> dict[str, Any]:

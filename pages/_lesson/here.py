@@ -8,6 +8,7 @@ from engine import shapes
 from engine.record import Run
 from engine.request import DTYPES
 from engine.sweeps import SweepRecord
+from pages._lesson import doubts
 from pages._lesson.known import Known
 from pages._parts import ridge_words, runs, session
 from pages._parts.links import build_link
@@ -22,13 +23,14 @@ def here(t: Words, step: str, known: Known) -> dict[str, Any] | None:
     run = known.run if step in OF_THE_RUN and known.phases is not None else None
     said = []
     if run is not None:
-        said.append(_run(t, run))
+        said += [_run(t, run), doubts.sentence(t, doubts.of_run(run))]
     if step == "one-matrix":
-        said.append(_matrix(t, known))
+        said += [_matrix(t, known), doubts.sentence(t, doubts.of_matrix(known) if known.matrix else None)]
     if step == "batch":
-        said.append(_batch(t, known.sweep))
+        said += [_batch(t, known.sweep), doubts.sentence(t, doubts.of_experiment(known.sweep))]
     if step in OF_THE_RIDGE:
-        said += [ridge_words.machine(t, known.ceilings), ridge_words.why(t) if step != "two-phases" else ""]
+        said += [ridge_words.machine(t, known.ceilings), doubts.sentence(t, doubts.of_ceilings(known.ceilings))]
+        said.append(ridge_words.why(t) if step != "two-phases" else "")
     text = t.paragraph(said)
     if not text:
         return None

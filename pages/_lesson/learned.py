@@ -16,7 +16,8 @@ LEARNED: dict[str, tuple[str, dict[str, int]]] = {
         {"flops_only_ms": 3},
     ),
     "where-it-fails": (
-        N_("Each token reads {weight_gb} GB: {h100_ms} ms, with {compute_used_percent} % of the compute in use."),
+        N_("The weights alone are {weight_gb} GB a token: {h100_ms} ms, with {compute_used_percent} % of the compute "
+           "in use."),
         {"weight_gb": 2, "h100_ms": 1, "compute_used_percent": 2},
     ),
     "roofline": (
@@ -24,7 +25,8 @@ LEARNED: dict[str, tuple[str, dict[str, int]]] = {
         {"ridge": 0},
     ),
     "two-phases": (
-        N_("Of a long prompt a token is read in {prefill_2048_token_ms} ms; one is written in {decode_after_4_ms} ms."),
+        N_("Of a long prompt a token is read in {prefill_2048_token_ms} ms; after a prompt of four one is written in "
+           "{decode_after_4_ms} ms."),
         {"prefill_2048_token_ms": 3, "decode_after_4_ms": 2},
     ),
     "one-matrix": (N_("Up to the knee more rows are free: the same weights are read for all of them."), {}),

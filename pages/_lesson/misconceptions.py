@@ -45,8 +45,8 @@ BELIEFS: tuple[Belief, ...] = (
         N_("“A card with three times the compute writes three times as fast.”"),
         N_(
             "From A100 to H100 the compute goes from {a100_tflops} to {h100_tflops} TFLOP/s (× "
-            "{compute_a100_h100}), the bandwidth from {a100_tb_per_s} to {h100_tb_per_s} TB/s. A token goes "
-            "from {a100_ms} to {h100_ms} ms: × {speed_a100_h100}."
+            "{compute_a100_h100}), the bandwidth from {a100_tb_per_s} to {h100_tb_per_s} TB/s. By its "
+            "weights alone a token goes from {a100_ms} to {h100_ms} ms: × {speed_a100_h100}."
         ),
         N_("From A100 to H100"),
         {
@@ -65,10 +65,11 @@ BELIEFS: tuple[Belief, ...] = (
         N_("“Prefill is always bound by compute.”"),
         N_(
             "Only a prompt of more than about {ridge} tokens is, on an H100 in bf16. Four tokens have an intensity of "
-            "{prefill_4_intensity} and wait for bytes: {prefill_4_ms} ms, as much as one written token."
+            "{prefill_4_intensity} and wait for bytes: {prefill_4_ms} ms; one token written after them takes "
+            "{decode_after_4_ms}."
         ),
         N_("A prompt of four tokens"),
-        {"ridge": 0, "prefill_4_intensity": 1, "prefill_4_ms": 2},
+        {"ridge": 0, "prefill_4_intensity": 1, "prefill_4_ms": 2, "decode_after_4_ms": 2},
         page="roofline",
         query=ON_CARD | {"prompt": "4", "batch": "1", "context": "4096"},
     ),

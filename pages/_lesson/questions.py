@@ -10,9 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 from engine import lesson, ridge
+from engine.request import DTYPES
+from pages._lesson import doubts
 from pages._lesson.answers import Answer, choice, measured, number, predicted
 from pages._lesson.known import Known
+from pages._parts import ridge_words, runs
 from pages._parts.words import Words
+
+LONGER = 1.25
+"""From which ratio of reading to writing a run no longer shows that both take about as long."""
 
 Asked = dict[str, Any]
 
@@ -28,8 +34,10 @@ def _question(t: Words, known: Known) -> Asked:
     if phases is not None:
         answers = [
             # First what a guess is held against.
-            measured(t, t("this run, measured"), phases.written_over_read),
-            predicted(t, t("this run, predicted before it"), phases.expected_written_over_read),
+            measured(t, t("this run, measured"), phases.written_over_read, doubts.of_run(known.run)),
+            predicted(
+                t, t("this run, predicted before it"), phases.expected_written_over_read, doubts.of_lines(known.run)
+            ),
             *answers,
         ]
     return number(
@@ -107,8 +115,18 @@ def _where_it_fails(t: Words, known: Known) -> Asked:
     if phases is not None and known.run is not None:
         model = known.run.request.model
         answers += [
-            predicted(t, t("{model} in the run on show, at best", model=model), 1e9 / phases.roof_decode_ns),
-            measured(t, t("{model} in the run on show, measured", model=model), 1e9 / phases.decode_ns),
+            predicted(
+                t,
+                t("{model} in the run on show, at best", model=model),
+                1e9 / phases.roof_decode_ns,
+                doubts.of_lines(known.run),
+            ),
+            measured(
+                t,
+                t("{model} in the run on show, measured", model=model),
+                1e9 / phases.decode_ns,
+                doubts.of_run(known.run),
+            ),
         ]
     return number(
         t(
@@ -127,7 +145,8 @@ def _roofline(t: Words, known: Known) -> Asked:
     answers = [predicted(t, t("an H100 in bf16, everything counted"), lesson.figure("compute_bound_from"))]
     if known.ceilings is not None and known.ceilings.bandwidth:
         for dtype, rows in ridge.of_ceilings(known.ceilings).items():
-            answers.append(measured(t, t("this machine's own ridge in {dtype}, in rows", dtype=dtype), rows))
+            label = t("this machine's own ridge in {dtype}, in rows", dtype=dtype)
+            answers.append(measured(t, label, rows, doubts.of_ceilings(known.ceilings)))
     return number(
         t("From how many prompt tokens on does an H100 wait for its arithmetic and no longer for bytes?"),
         t("tokens"),
@@ -147,7 +166,7 @@ def _two_phases(t: Words, known: Known) -> Asked:
     answers = [
         Answer(
             "predicted",
-            t("an H100, predicted"),
+            t("an H100, predicted: four read, one written after them"),
             t("{first} ms and {then} ms", first=t.number(first, 2), then=t.number(then, 2)),
         )
     ]
@@ -159,7 +178,9 @@ def _two_phases(t: Words, known: Known) -> Asked:
             first=t.duration(phases.prefill_ns),
             then=t.duration(phases.decode_ns),
         )
-        answers.append(Answer("measured", t("the run on show"), shown))
+        is_elsewhere = known.run is not None and runs.elsewhere(known.run)
+        label = t("the run on show, of another machine") if is_elsewhere else t("the run on show")
+        answers.append(Answer("measured", label, shown, note=doubts.note(t, "measured", doubts.of_run(known.run))))
     return choice(
         t("Reading a prompt of four tokens, against writing one token: how long does the reading take?"),
         {
@@ -169,10 +190,37 @@ def _two_phases(t: Words, known: Known) -> Asked:
         },
         ("same",),
         answers,
-        t(
-            "Both bring in the same weights, and that is what takes the time. Where the prompt has more rows than the "
-            "machine's ridge, as on many processors, the prefill takes longer than a written token."
-        ),
+        t.paragraph([t("Both bring in the same weights, and that is what takes the time."), _longer_prompt(t, known)]),
+    )
+
+
+def _longer_prompt(t: Words, known: Known) -> str:
+    """Why the run on show read for longer than it wrote a token, by the ridge of the machine it was measured on."""
+    phases, run = known.phases, known.run
+    if phases is None or run is None or phases.prefill_ns < LONGER * phases.decode_ns:
+        return ""
+    said = {"rows": t.number(phases.prompt_tokens), "factor": t.number(phases.prefill_ns / phases.decode_ns)}
+    dtype = DTYPES.get(run.request.dtype or "", "")
+    own = ridge.of_ceilings(run.ceilings).get(dtype) if run.ceilings is not None and run.ceilings.bandwidth else None
+    if own is None or run.request.weights is not None:
+        return t(
+            "The run on show read {rows} tokens at once, not four, and took {factor} times as long for them as for "
+            "one written token. A prompt of four on *Live run* comes closer.",
+            **said,
+        )
+    said["ridge"] = ridge_words.rows(t, own, dtype)
+    if phases.prompt_tokens > own:
+        return t(
+            "The run on show read {rows} tokens at once, not four, and took {factor} times as long for them as for "
+            "one written token: they are more than the ridge of its machine, {ridge}, so their arithmetic takes longer "
+            "than the bytes. A prompt of four on *Live run* comes closer.",
+            **said,
+        )
+    return t(
+        "The run on show read {rows} tokens at once, not four, and took {factor} times as long for them as for one "
+        "written token. They are fewer than the ridge of its machine, {ridge}; but a ridge counts with the fastest "
+        "multiplication, and with so few rows the kernels are slower. A prompt of four on *Live run* comes closer.",
+        **said,
     )
 
 
@@ -181,7 +229,7 @@ def _one_matrix(t: Words, known: Known) -> Asked:
     here = known.matrix
     if here is not None:
         label = t("{k} × {n} with {rows} rows, measured", k=here.k, n=here.n, rows=t.number(here.rows))
-        answers.append(measured(t, label, here.ratio))
+        answers.append(measured(t, label, here.ratio, doubts.of_matrix(known)))
     return number(
         t("The matrix times one row takes 1. How long do 2,048 rows take on an H100?"),
         t("times"),
@@ -211,7 +259,7 @@ def _batch(t: Words, known: Known) -> Asked:
         here = known.batch
         label = t("{model} here: {batch} together, one alone {alone}", model=here.model, batch=here.batch,
                   alone=t.number(here.alone))  # fmt: skip
-        answers.append(measured(t, label, here.together))
+        answers.append(measured(t, label, here.together, doubts.of_experiment(known.sweep)))
     return number(
         t(
             "One sequence alone gets {alone} tokens a second from an H100. How many do 58 get together?",
@@ -231,8 +279,9 @@ def _misconceptions(t: Words, known: Known) -> Asked:
     compute = lesson.figure("compute_a100_h100")
     return number(
         t(
-            "The compute of an H100 is {factor} times that of an A100. How many times as many tokens a second does one "
-            "sequence get?",
+            "{sentence} Is that so? The compute of an H100 is {factor} times that of an A100, the card before it. How "
+            "many times as many tokens a second does one sequence get?",
+            sentence=t("“A card with three times the compute writes three times as fast.”"),
             factor=t.number(compute, 2),
         ),
         t("times"),
@@ -242,8 +291,8 @@ def _misconceptions(t: Words, known: Known) -> Asked:
             predicted(t, t("compute, by the data sheets"), compute),
         ],
         t(
-            "The bandwidth grew from {before} to {after} TB/s, and a token waits for bytes. So the second of the four "
-            "sentences is false. The page below has all four; each of them falls by a number.",
+            "The bandwidth grew from {before} to {after} TB/s, and a token waits for bytes. So the sentence is "
+            "false. The page below has it and three more; each of them falls by a number.",
             before=t.number(lesson.figure("a100_tb_per_s"), 3),
             after=t.number(lesson.figure("h100_tb_per_s"), 2),
         ),

@@ -49,7 +49,7 @@ def _matrices(run: Run) -> list[dict[str, Any]]:
 
 def _words(t: Words) -> dict[str, str]:
     return {
-        "step": t("Step {number} of {of}"),
+        "step": t("Pass {number} of {of}"),
         "prefill_step": t("prefill: {rows} rows in one pass"),
         "decode_step": t("decode: one row, at context {context}"),
         "first": t("First step"),

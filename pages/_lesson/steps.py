@@ -85,10 +85,10 @@ STEPS: tuple[Step, ...] = (
         "devices",
         N_("A first guess: by compute"),
         N_(
-            "The obvious estimate. A new token is multiplied with {matmul_params} parameters, two operations "
-            "for each; a card does so many operations a second. (Of the {trunk_params} parameters of the text "
-            "model the table of embeddings is only looked up, so it does not count; image part and draft layer "
-            "are not used.)"
+            "The obvious estimate, for the model of the lesson, Qwen3.8-27B, on an H100, a card of data centres. A "
+            "new token is multiplied with {matmul_billions} billion parameters, two operations for each; the card does "
+            "so many operations a second. (Of the {trunk_billions} billion parameters of the text model the table of "
+            "embeddings is only looked up, so it does not count; image part and draft layer are not used.)"
         ),
         N_(
             "Read only the row *compute alone* for now. Exchange the two cards with **Swap** and see what "
@@ -96,19 +96,21 @@ STEPS: tuple[Step, ...] = (
         ),
         N_(
             "By [compute alone](term:compute_alone) an H100 writes {flops_only_rate} tokens a second, "
-            "{flops_only_ms} ms each; an A100 about a third of that. No one has ever seen such a speed."
+            "{flops_only_ms} ms each; an A100, the card before it, about a third of that. No single reader has ever "
+            "seen such a speed."
         ),
         CARDS,
-        {"matmul_params": 0, "trunk_params": 0, "flops_only_rate": 0, "flops_only_ms": 3},
+        {"matmul_billions": 1, "trunk_billions": 1, "flops_only_rate": 0, "flops_only_ms": 3},
     ),
     Step(
         "where-it-fails",
         "devices",
         N_("Where the guess fails: by bytes"),
         N_(
-            "Before a weight can be multiplied it has to come from memory. The caches of a chip hold some "
-            "megabytes; the [weights](term:weights) are {weight_gb} GB. So each new token brings all of them "
-            "in again, at {h100_tb_per_s} TB/s."
+            "Before a weight can be multiplied it has to come from memory. The caches built into a chip (others than "
+            "the KV cache, which lies in that memory) hold some tens of megabytes; the [weights](term:weights) of "
+            "Qwen3.8-27B are {weight_gb} GB. So each new token brings all of them in again, on an H100 at "
+            "{h100_tb_per_s} TB/s."
         ),
         N_("Now read the row *bytes alone*. Then choose the H200 as the card after, and compare its two rows."),
         N_(
@@ -159,15 +161,16 @@ STEPS: tuple[Step, ...] = (
         ),
         N_("Compare the two times with T = 4. Then set T to 2,048 and look at the time for each token."),
         N_(
-            "Reading four tokens takes {prefill_4_ms} ms, writing one {decode_after_4_ms} ms. Of 2,048 tokens "
-            "each costs {prefill_2048_token_ms} ms, {prefill_2048_ms} ms in all: a written token costs "
-            "{written_over_read} times a read one."
+            "Reading four tokens takes {prefill_4_ms} ms, writing one after them {decode_after_4_ms} ms; the weights "
+            "alone are {h100_ms} ms of both. Of 2,048 tokens each costs {prefill_2048_token_ms} ms, {prefill_2048_ms} "
+            "ms in all: a written token costs {written_over_read} times a read one."
         ),
         CARD | {"prompt": "4", "batch": "1", "context": "4"},
         {
             "weight_gb": 2,
             "prefill_4_ms": 2,
             "decode_after_4_ms": 2,
+            "h100_ms": 2,
             "prefill_2048_token_ms": 3,
             "prefill_2048_ms": 0,
             "written_over_read": 0,
@@ -235,7 +238,8 @@ STEPS: tuple[Step, ...] = (
             "On *Live sweeps* a batch is measured on this machine."
         ),
         N_(
-            "58 sequences write {rate_58} tokens a second together, one alone {rate_1}. Then memory is full: each "
+            "58 sequences write {rate_58} tokens a second together, one alone {rate_1} (by its weights alone, "
+            "without cache and state, it were {weights_only_rate}). Then memory is full: each "
             "[holds](term:held) {held_mb_4096} MB. (It is less than what is [moved](term:moved), because a state is "
             "held once but moved twice, in and out.) And were there room: the intensity stands at {intensity_58} and "
             "never passes {limit_intensity_4096}, far from the H100's ridge at {ridge}."
@@ -246,6 +250,7 @@ STEPS: tuple[Step, ...] = (
             "held_mb_4096": 0,
             "rate_58": 0,
             "rate_1": 1,
+            "weights_only_rate": 1,
             "intensity_58": 1,
             "limit_intensity_4096": 0,
             "ridge": 0,
@@ -261,8 +266,8 @@ STEPS: tuple[Step, ...] = (
         N_(
             "A card with {compute_a100_h100} times the compute writes {speed_a100_h100} times as fast. A "
             "prompt of four tokens is bound by bytes like a single token. A batch ends at its memory and at "
-            "{limit_intensity_4096} operations a byte. And the arithmetic of a token takes {flops_only_ms} ms "
-            "of {h100_ms}."
+            "{limit_intensity_4096} operations a byte. And the arithmetic of a token takes {flops_only_ms} ms, "
+            "its weights alone {h100_ms}."
         ),
         CARDS,
         {

@@ -147,7 +147,7 @@ def test_a_run_is_replayed_by_arrow_keys_and_boxes_open(page: Page, lab: Lab) ->
     title = page.locator(".rr-title")
     expect(title).to_contain_text("prefill")
     page.keyboard.press("ArrowRight")
-    expect(title).to_contain_text("Step 2 of")
+    expect(title).to_contain_text("Pass 2 of")
     expect(title).to_contain_text("decode: one row")
     expect(page.locator(".rr-new")).to_have_count(1)  # one entry joined the cache
     page.get_by_role("button", name="Read the weights").click()
@@ -156,7 +156,7 @@ def test_a_run_is_replayed_by_arrow_keys_and_boxes_open(page: Page, lab: Lab) ->
     page.keyboard.press("End")
     page.wait_for_function("new URLSearchParams(location.search).get('at') > 2")
     page.reload()
-    expect(title).not_to_contain_text("Step 1 of")
+    expect(title).not_to_contain_text("Pass 1 of")
 
 
 def test_the_pen_and_paper_task_is_asked_and_answered(page: Page, lab: Lab) -> None:

@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_up_run import finished_run, made_up_ceilings
 from streamlit.testing.v1 import AppTest
 
-from engine import lesson, recorded
+from engine import broker, lesson, recorded
+from engine.record import Probe
 from pages._lesson import addresses
 from pages._lesson.glossary import MARK, TERMS
 from pages._lesson.learned import LEARNED, ONWARD
+from pages._lesson.misconceptions import BELIEFS
 from pages._lesson.steps import BY_ID, DONE, STEPS, Step
 from pages._parts import terms
 from pages._parts.words import Words
@@ -198,6 +201,35 @@ def test_a_run_on_show_is_what_a_guess_is_measured_by(open_page: Open, kept_run:
     measured = [answer["value"] for answer in answers if answer["kind"] == "measured"]
     # 40 ms for four tokens, then 24, 25 and 30 ms: a median of 25 ms against 10 ms each.
     assert measured == [2.5]
+
+
+@pytest.mark.parametrize(("busy", "notes"), [(0.0, ["measured", ""]), (1.5, ["measured", "measured, disturbed"])])
+def test_a_disturbed_run_is_marked_where_its_number_stands(
+    busy: float, notes: list[str], open_page: Open, home: Path
+) -> None:
+    probe = Probe(before_ns=1000, after_ns=1000, load=None, other_cores=busy)
+    update = {"ceilings": made_up_ceilings().model_copy(update={"probe_ns": 1000}), "probe": probe}
+    run = finished_run("busyRun00001").model_copy(update=update)
+    broker.current().keep(run)
+    card = data_of(open_page(step="question", lang="en", run=run.id))["card"]
+    assert [card["question"]["answers"][0][name] for name in ("kind", "note")] == notes
+    assert ("measurement was disturbed" in card["here"]["text"]) == (busy > 1)
+
+
+def test_reading_is_held_against_the_ridge_of_the_machine_the_run_was_measured_on(
+    open_page: Open, measured_here: None
+) -> None:
+    question = data_of(open_page(step="two-phases", lang="en"))["card"]["question"]
+    shown = max(recorded.runs().values(), key=lambda run: run.created_at)
+    assert shown.ceilings is not None
+    assert shown.steps[0].tokens == 19
+    assert "fewer than the ridge of its machine, 22.2 rows in fp32" in question["why"]  # 11.1 on this machine
+    assert question["answers"][-1]["label"] == "the run on show, of another machine"
+
+
+def test_the_question_about_a_belief_says_the_belief(open_page: Open) -> None:
+    question = data_of(open_page(step="misconceptions", lang="en"))["card"]["question"]
+    assert question["text"].startswith(BELIEFS[1].sentence)
 
 
 def test_every_explanation_is_a_word_of_the_glossary() -> None:

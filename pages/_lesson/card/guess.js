@@ -88,7 +88,7 @@ function revealed(question, guess, terms, words, say) {
   }
   for (const answer of question.answers) {
     const unit = answer.value !== null && question.unit ? ` ${question.unit}` : ""
-    rows.push(row(answer.kind, answer.label, `${answer.shown}${unit}`, words[answer.kind]))
+    rows.push(row(answer.kind, answer.label, `${answer.shown}${unit}`, answer.note || words[answer.kind]))
   }
   rows.forEach((each) => { each.querySelector("th").scope = "row" })
   return [...parts, make("table", "rp-answers", make("tbody", "", ...rows)), make("p", "rp-why", ...rich(question.why, terms))]

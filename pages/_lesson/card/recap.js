@@ -52,9 +52,9 @@ function guessCell(question, guess, words, say) {
 // The right choice and what was predicted, or what was measured: each with its label.
 function answersCell(question, kind, head, none) {
   const answers = question.answers.filter((answer) => answer.kind === kind)
-  const said = answers.map(({ label, shown, value }) => {
+  const said = answers.map(({ label, shown, value, note }) => {
     const unit = value !== null && question.unit ? ` ${question.unit}` : ""
-    return make("p", "", make("span", "rp-recap-value", `${shown}${unit}`), make("small", "", label))
+    return make("p", "", make("span", "rp-recap-value", `${shown}${unit}`), make("small", "", note ? `${label} (${note})` : label))
   })
   if (kind === "predicted" && question.kind === "choice") {
     const right = question.choices.filter(({ id }) => question.right.includes(id)).map(({ text }) => text)
