@@ -55,8 +55,8 @@ def verdict(t: Words, record: ShapeRecord) -> None:
         ],
         "shape",
     )
-    said = [ridge_words.machine(t, record.ceilings), ridge_words.card(t)]
-    st.caption(t.paragraph(said), help=ridge_words.why(t))
+    ridges = [ridge_words.machine(t, record.ceilings), ridge_words.card(t)]
+    st.caption(t.paragraph(ridges), help=ridge_words.why(t))
 
 
 def _read_at(t: Words, record: ShapeRecord) -> str:
