@@ -229,7 +229,7 @@ def test_reading_is_held_against_the_ridge_of_the_machine_the_run_was_measured_o
 
 def test_a_run_of_four_tokens_is_not_said_to_have_read_more(open_page: Open, kept_run: str) -> None:
     question = data_of(open_page(step="two-phases", lang="en", run=kept_run))["card"]["question"]
-    assert "took 1.6 times as long to read its 4 tokens" in question["why"]  # 40 ms against a median of 25
+    assert "took 1.60 times as long to read its 4 tokens" in question["why"]  # 40 ms against a median of 25
 
 
 def test_the_question_about_a_belief_says_the_belief(open_page: Open) -> None:
