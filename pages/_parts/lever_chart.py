@@ -57,7 +57,8 @@ def _outline(colour: str) -> dict[str, Any]:
 def _bars(
     t: Words, names: Sequence[str], values: Sequence[float | None], group: str, *, unsure: bool = False, **marker: Any
 ) -> dict[str, Any]:
-    mark = f" ({t('unsure')})" if unsure else ""
+    doubt = t("unsure")
+    mark = f" ({doubt})" if unsure else ""
     return {
         "type": "bar",
         "orientation": "h",

@@ -55,13 +55,14 @@ def _row(
 ) -> None:
     with st.container(border=True):
         what, predicted, found, button = st.columns(WIDTHS)
+        doubt = t("unsure")
         with what:
             st.markdown(f"**{plain(t.sentence(lever.what))}**")
             st.caption(plain(t.sentence(lever.rests_on)))
             _quality(t, lever)
         predicted.markdown(
             t("predicted **× {gain}**", gain=t.number(lever.gain))
-            + (f" ({t('unsure')})" if unsure else "")
+            + (f" ({doubt})" if unsure else "")
             + f"  \n{t('{rate} tokens/s', rate=t.number(lever.predicted.tokens_per_s))}"
             + _foretold(t, lever)
         )
