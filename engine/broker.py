@@ -95,7 +95,7 @@ class Broker:
             check_latent(request.latent, source.id, source.spec)
             checkpoint.check_prompt(source, request.prompt, chat=request.chat)
             dtype = choose_dtype(request, source.spec.dtype)
-            check_kv(request.kv, source.id, source.spec, dtype=dtype, device=request.device)
+            check_kv(request.kv, source.id, source.spec, dtype=dtype)  # which devices are there, only the engine knows
         self._require_engine()
         run = LiveRun(new_run_id(), owner, request, now())
         self._desk.take_in_run(run)

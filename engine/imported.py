@@ -20,6 +20,11 @@ from engine.record import SCHEMA, now
 AHEAD = timedelta(days=1)
 MOST_SPREAD = 1e6
 MOST_PER_S = 1e21
+MOST = 1e21
+"""No count of a step is larger."""
+MOST_NS = 1e15
+"""11 days: no step, product or preparation takes longer."""
+_CONFIG, _MOST_OF_CONFIG = "config", 1e39  # a model's own file may name the least number of fp32
 
 
 def document(content: bytes) -> dict[str, Any]:
@@ -40,7 +45,50 @@ def document(content: bytes) -> dict[str, Any]:
             found=json.dumps(found["schema"])[:40],
             known=SCHEMA,
         )
+    _check_values(found)
     return found
+
+
+def _check_values(document: dict[str, Any]) -> None:
+    """Raise LabError for the first number that could not even be drawn and the first text that cannot be written.
+
+    Without recursion: a file may be nested as deep as its reader allows.
+    """
+    left: list[tuple[str, float, Any]] = [("", MOST, document)]
+    while left:
+        place, most, value = left.pop()
+        if isinstance(value, dict):
+            for key, each in value.items():
+                _check_text(place or "schema", key)
+                limit = MOST_NS if key.endswith("_ns") else _MOST_OF_CONFIG if key == _CONFIG else most
+                left.append((f"{place}.{key}".lstrip("."), limit, each))
+        elif isinstance(value, list):
+            left += [(f"{place}.{index}", most, each) for index, each in enumerate(value)]
+        elif isinstance(value, str):
+            _check_text(place, value)
+        elif isinstance(value, int | float):
+            _check_number(place, value, most)
+
+
+def _check_number(place: str, value: float, most: float) -> None:
+    if not -most <= value <= most:
+        raise LabError(
+            "The record's field {field} is wrong: {value} is more than any machine could measure or count there.",
+            field=place[-100:],
+            value=str(value)[:20],
+        )
+
+
+def _check_text(place: str, text: str) -> None:
+    if text.isascii():
+        return
+    code = next((each for each in text if "\ud800" <= each <= "\udfff"), None)
+    if code is not None:
+        raise LabError(
+            "The record's field {field} is wrong: it holds half of a character (a lone surrogate, {code}).",
+            field=place[-100:],
+            code=f"U+{ord(code):04X}",
+        )
 
 
 def imported_at(record: BaseModel) -> str | None:
@@ -72,7 +120,7 @@ def check_ceilings(ceilings: Ceilings | None) -> None:
     if not sizes:
         raise LabError("The record's ceilings hold no read bandwidth, so that nothing can be compared with them.")
     spreads = [*ceilings_spreads(ceilings), *(point.spread for point in ceilings.linear)]
-    spreads += [point.spread for point in ceilings.small_ops]
+    spreads += [*(point.spread for point in ceilings.small_ops), *ceilings.peak_spreads.values()]
     rates = [*ceilings.peak_flops_per_s.values(), *(point.bytes_per_s for point in ceilings.bandwidth)]
     is_growing = sizes[0] >= 1 and all(low < high for low, high in pairwise(sizes))
     if not is_growing or not all(0 <= each <= MOST_SPREAD for each in spreads) or not all(map(_is_rate, rates)):

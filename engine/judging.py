@@ -93,9 +93,12 @@ def roof_of(
 
 
 def impossible(time_ns: float, roof: LeastTime, datasheet_ns: float | None) -> list[Flag]:
-    """Below the measured roof beyond its own spread, below the datasheet at all."""
+    """Below the measured roof beyond its own spread, below the datasheet at all.
+
+    However unsteady a ceiling, below half of the roof no step is taken for one that the spread explains.
+    """
     found: list[Flag] = []
-    if time_ns < roof.time_ns * (1 - roof.spread):
+    if time_ns < roof.time_ns * (1 - min(roof.spread, UNSTEADY)):
         found.append("beats_roof")
     if datasheet_ns is not None and time_ns < datasheet_ns:
         found.append("beats_datasheet")

@@ -29,6 +29,7 @@ BATCH = 8
 DRAFTS = 5
 FORMATS = ("bf16", "int8", "int4")
 KV_FORMATS = ("bf16", "int8")
+_BITS = {"fp32": 32, "bf16": 16, "int8": 8, "int4": 4}
 CARD = "h100-sxm"
 DENSE, MIXTURE, HYBRID = "Qwen/Qwen3-32B", "Qwen/Qwen3-30B-A3B", "Qwen/Qwen3.8-27B"
 LONG_CONTEXT, MANY = 32_768, 8
@@ -208,6 +209,11 @@ def _in_format(base: _Base, kind: Kind, what: str, rests_on: str, format_: str, 
     )
 
 
+def _narrower(formats: tuple[str, ...], held: str) -> list[str]:
+    """Those of fewer bits than what is held: a wider one would be no lever."""
+    return [each for each in formats if _BITS[each] < _BITS.get(held.partition("-")[0], 32)]
+
+
 def _weights(base: _Base) -> list[Lever]:
     why = N_(
         "The step without the time of the bytes that are no longer read: the kernel for the new format may be slower "
@@ -215,8 +221,7 @@ def _weights(base: _Base) -> list[Lever]:
     )
     return [
         _in_format(base, "weights", N_("Weights in {format}"), why, each, base.formats_with(each, base.kv))
-        for each in FORMATS
-        if each != base.weights
+        for each in _narrower(FORMATS, base.weights)
     ]
 
 
@@ -224,8 +229,7 @@ def _kv(base: _Base) -> list[Lever]:
     why = N_("Only the cache shrinks, and at this context it is a small part.")
     return [
         _in_format(base, "kv", N_("KV cache in {format}"), why, each, base.formats_with(base.weights, each))
-        for each in KV_FORMATS
-        if each != base.kv
+        for each in _narrower(KV_FORMATS, base.kv)
     ]
 
 

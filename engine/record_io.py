@@ -9,20 +9,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 
 from pydantic import ValidationError
 
 from engine.errors import LabError
 from engine.imported import check_ceilings, check_moment, document
-from engine.judging import flags, probe_moved, run_flags
+from engine.imported_run import check_run, judge
 from engine.record import Run, Step, now
-from engine.request import DTYPES
-from engine.summary import decode_tokens_per_s, median_tpot_ms, ttft_ms
-from engine.verdict import verdict
 
 MAX_FILE_BYTES = 50_000_000
-SUMMARY_TOLERANCE = 0.01  # other versions may interpolate percentiles otherwise; a forged figure is off by more
 
 
 def read_run(content: bytes) -> Run:
@@ -47,30 +42,10 @@ def read_run(content: bytes) -> Run:
     except ValidationError as error:
         raise _explain(error) from error
     check_moment(run.created_at)
-    _check_steps(run)
-    _check_summary(run)
     check_ceilings(run.ceilings)
-    _judge(run)
+    check_run(run)
+    judge(run)
     return run
-
-
-def _judge(run: Run) -> None:
-    """What is impossible or disturbed, from the record's own numbers: a file that says less is not believed."""
-    dtype = DTYPES.get((run.model.dtype if run.model else run.request.dtype) or "", "fp32")
-    probe = run.probe
-    if probe is not None:
-        probe = probe.model_copy(update={"moved": probe_moved(probe.before_ns, probe.after_ns)})
-    for step in (*run.warm_up_steps, *run.steps):
-        step.flags = flags(step, run.ceilings, dtype)
-    found = run_flags(run.steps, probe, run.ceilings)
-    if run.summary is None or set(found) == set(run.summary.flags):
-        return
-    run.summary.flags = found
-    if run.ceilings is not None:
-        run.summary.verdict_sentences = verdict(
-            run.steps, batch=run.request.batch, dtype=dtype, ceilings=run.ceilings, probe=probe
-        )
-        run.summary.verdict = " ".join(map(str, run.summary.verdict_sentences))
 
 
 def _explain(error: ValidationError) -> LabError:
@@ -80,67 +55,6 @@ def _explain(error: ValidationError) -> LabError:
         field=".".join(str(part) for part in first["loc"]) or "run",
         reason=first["msg"].removeprefix("Value error, ").rstrip("."),
     )
-
-
-def _check_steps(run: Run) -> None:
-    for number, step in enumerate(run.steps):
-        expected_phase = "prefill" if number == 0 else "decode"
-        if step.index != number or step.phase != expected_phase:
-            raise LabError(
-                "Step {number} of the run is marked as {phase} step {index}; steps are numbered from 0, "
-                "the prefill first.",
-                number=number,
-                phase=step.phase,
-                index=step.index,
-            )
-        if len(step.token_ids) != run.request.batch:
-            raise LabError(
-                "Step {number} has {count} tokens for a batch of {batch}.",
-                number=number,
-                count=len(step.token_ids),
-                batch=run.request.batch,
-            )
-        _check_step_numbers(step)
-    # In a batch the first sequence may end before the others: its output is then shorter than the run.
-    written = [step.token_ids[0] for step in run.steps[: len(run.output.token_ids)]]
-    if run.output.token_ids != written or bool(run.steps) != bool(written):
-        raise LabError(
-            "The run's output has {output} tokens that are not those of its {steps} steps.",
-            output=len(run.output.token_ids),
-            steps=len(run.steps),
-        )
-
-
-def _check_step_numbers(step: Step) -> None:
-    if step.time_ns == 0:
-        raise LabError("Step {number} took 0 ns, which no machine can.", number=step.index)
-    lines = [line for line in step.predicted_ns.model_dump().values() if line is not None]
-    if min(lines) <= 0:
-        raise LabError("Step {number} has a predicted time that is not above 0.", number=step.index)
-    if step.resident_bytes.kv_filled > step.resident_bytes.kv_allocated:
-        raise LabError("Step {number} fills more of the KV cache than is allocated.", number=step.index)
-
-
-def _check_summary(run: Run) -> None:
-    """The figures anyone can compute from the steps have to be those that the steps give."""
-    if run.summary is None:
-        return
-    said_tpot = run.summary.tpot_ms.p50 if run.summary.tpot_ms else None
-    for name, said, computed in (
-        ("ttft_ms", run.summary.ttft_ms, ttft_ms(run.steps)),
-        ("tpot_ms.p50", said_tpot, median_tpot_ms(run.steps)),
-        ("tokens_per_s", run.summary.tokens_per_s, decode_tokens_per_s(run.steps, run.request.batch)),
-    ):
-        agrees = said == computed or (
-            said is not None and computed is not None and math.isclose(said, computed, rel_tol=SUMMARY_TOLERANCE)
-        )
-        if not agrees:
-            raise LabError(
-                "The run's summary says {name} = {said}; its own steps give {computed}.",
-                name=name,
-                said=said,
-                computed=computed,
-            )
 
 
 # ---- CSV -----------------------------------------------------------------------------------------

@@ -25,6 +25,15 @@ NARROWER = {"float32": ("bf16", *PACKED_WEIGHTS), "bfloat16": ()}
 NARROWER_KV = {"float32": ("bf16", "int8"), "bfloat16": ()}
 """The same for a KV cache: int8 with a scale for each key and each value of a head."""
 
+_WEIGHTS_REFUSED = (
+    N_("The engine does not hold weights in {format}; choose one of: {known}."),
+    N_("The engine does not hold weights in {format} when it computes in {dtype}; choose one of: {known}."),
+)
+_KV_REFUSED = (
+    N_("The engine does not keep a KV cache in {format}; choose one of: {known}."),
+    N_("The engine does not keep a KV cache in {format} when it computes in {dtype}; choose one of: {known}."),
+)
+
 CLOCKS = ("synchronised", "free-running")
 LAUNCHES = ("eager", "graph", "compiled")
 """How steps are timed and started; what is not the first is for CUDA devices."""
@@ -187,19 +196,19 @@ def _check_formats(request: RunRequest) -> None:
             dtype=request.dtype,
             known=", ".join(DTYPES),
         )
-    for dtype, format_ in DTYPES.items():
-        weights, kv = (None, format_, *NARROWER[dtype]), (None, format_, *NARROWER_KV[dtype])
-        if request.dtype in (None, dtype) and request.kv in kv and request.weights in weights:
-            return
-    raise LabError(
-        "The engine does not run weights in {weights} with a KV cache in {kv}, computed in {dtype}. In float32 weights "
-        "can be {known} and a KV cache {cached}; in bfloat16 both are bf16.",
-        weights=(request.weights or "-")[:20],
-        kv=(request.kv or "-")[:20],
-        dtype=request.dtype or "-",
-        known=", ".join(["fp32", *NARROWER["float32"]]),
-        cached=", ".join(["fp32", *NARROWER_KV["float32"]]),
-    )
+    dtypes = DTYPES if request.dtype is None else {request.dtype: DTYPES[request.dtype]}
+    for asked, narrower, alone, beside in (
+        (request.weights, NARROWER, *_WEIGHTS_REFUSED),
+        (request.kv, NARROWER_KV, *_KV_REFUSED),
+    ):
+        known = list(dict.fromkeys(each for dtype, plain in dtypes.items() for each in (plain, *narrower[dtype])))
+        if asked is not None and asked not in known:
+            raise LabError(
+                alone if request.dtype is None else beside,
+                format=asked[:20],
+                dtype=request.dtype or "",
+                known=", ".join(known),
+            )
 
 
 def _check_latent(form: str) -> None:

@@ -205,8 +205,8 @@ def test_killed_in_the_middle_it_keeps_its_points_and_says_why(broker: Broker) -
         (sweep(axis="context", values=[2**30]), "The context is 1073741824"),
         (sweep(axis="context", values=[1]), "from 2 to"),
         (sweep(dtype="float8"), "float8 is not a type"),
-        (sweep(weights="int3"), "does not run weights in int3"),
-        (sweep(weights="int8", dtype="bfloat16"), "does not run weights in int8"),
+        (sweep(weights="int3"), "does not hold weights in int3"),
+        (sweep(weights="int8", dtype="bfloat16"), "does not hold weights in int8"),
         (sweep(values=[]), "No value"),
     ],
 )

@@ -123,8 +123,8 @@ def test_a_family_without_the_choice_is_refused_before_it_is_queued(format_: str
 def test_a_device_or_a_type_without_it_is_refused(broker: Broker) -> None:
     spec = catalogue.load("tiny-3.7m")
     with pytest.raises(LabError, match="in float32, on a CPU; this run is in float32, on cuda"):
-        broker.submit(ask(kv="int8", device="cuda"), "a reader")
-    with pytest.raises(LabError, match="with a KV cache in int8, computed in bfloat16"):
+        request.check_kv("int8", "tiny-3.7m", spec, dtype="float32", device="cuda")
+    with pytest.raises(LabError, match="does not keep a KV cache in int8 when it computes in bfloat16"):
         broker.submit(ask(kv="int8", dtype="bfloat16"), "a reader")
     with pytest.raises(LabError, match="KV cache in q4_0"):
         broker.submit(ask(kv="q4_0"), "a reader")
@@ -144,7 +144,7 @@ def test_the_command_line_says_it_in_one_line(capsys: pytest.CaptureFixture[str]
     assert cli.main(asked) == 1
     out, error = capsys.readouterr()
     assert out == ""
-    assert error.startswith("error: The engine does not run weights in - with a KV cache in int8, computed in bfloat16")
+    assert error.startswith("error: The engine does not keep a KV cache in int8 when it computes in bfloat16")
     assert len(error.splitlines()) == 1
 
 

@@ -182,6 +182,23 @@ def test_a_run_with_packed_weights_has_drafts_too(demo: Run) -> None:
     assert found.predicted.tokens_per_s > lever(levers.forecast(demo), "lookup").predicted.tokens_per_s
 
 
+@pytest.mark.parametrize(
+    ("held", "offered"),
+    [
+        ({"kv_format": "bf16"}, ["weights-bf16", "weights-int8", "weights-int4", "kv-int8"]),
+        ({"kv_format": "int8"}, ["weights-bf16", "weights-int8", "weights-int4"]),
+        ({"weight_format": "int8"}, ["weights-int4", "kv-bf16", "kv-int8"]),
+        ({"weight_format": "int4-g32"}, ["kv-bf16", "kv-int8"]),
+    ],
+)
+def test_only_what_is_narrower_than_the_runs_own_format_is_a_lever(
+    held: dict[str, str], offered: list[str], demo: Run
+) -> None:
+    assert demo.model is not None
+    run = demo.model_copy(update={"model": demo.model.model_copy(update=held)})
+    assert [each.name for each in levers.forecast(run).levers if each.kind in ("weights", "kv")] == offered
+
+
 def test_a_miss_has_its_sentence(forecast: LeversRecord) -> None:
     batch = lever(forecast, "batch-8")
     assert "As predicted" in str(levers.miss(batch, batch.gain * 1.05))

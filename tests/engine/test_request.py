@@ -78,6 +78,16 @@ def test_each_bad_field_gets_one_sentence(fields, says):
     assert len(sentence) < 300, "a sentence must not repeat the whole input"
 
 
+@pytest.mark.parametrize("fields", [{"kv": "fp8"}, {"weights": "fp8"}, {"kv": "fp8", "dtype": "bfloat16"}])
+def test_a_refused_format_names_nothing_that_was_not_asked(fields):
+    with pytest.raises(LabError) as caught:
+        gate.check(ask(**fields))
+    sentence = str(caught.value)
+    assert ("weights" in sentence, "KV cache" in sentence) == ("weights" in fields, "kv" in fields)
+    assert ("computes in" in sentence) == ("dtype" in fields)
+    assert " - " not in sentence
+
+
 @pytest.mark.parametrize(
     ("tokens", "limit", "fits"), [(1, 2, True), (8191, 8192, True), (8192, 8192, False), (0, 9, False)]
 )

@@ -260,7 +260,7 @@ def test_a_record_survives_its_file() -> None:
     ("path", "value", "sentence"),
     [
         (("points", 0, "flops"), 5, "takes 178257920"),
-        (("points", 1, "time_ns"), 1e300, "no machine can have"),
+        (("points", 1, "time_ns"), 1e300, "points.1.time_ns is wrong"),
         (("points", 1, "time_ns"), -1, "points.1.time_ns is wrong"),
         (("points", 1, "predicted_ns", "measured_roof"), 0, "no machine can have"),
         (("state",), "running", "had not ended"),
@@ -303,7 +303,7 @@ def test_a_flag_that_a_file_leaves_out_is_found_again() -> None:
         (("bandwidth", 0, "working_set_bytes"), 0),
         (("bandwidth", 0, "working_set_bytes"), 10**12),
         (("bandwidth", 0, "spread"), -1),
-        (("peak_spread",), 1e300),
+        (("peak_spread",), 1e20),
         (("peak_flops_per_s", "fp32"), -5),
     ],
 )
