@@ -32,6 +32,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "RIDGE": (N_("ridge point"), "roofline"),
     "EXPECTED": (N_("expected line"), ""),
     "ROOF": (N_("measured roof"), "machine"),
+    "ROOF_OF_TIME": (N_("measured roof, least time"), "machine"),
     "FLOOR": (N_("datasheet floor"), ""),
     "WEIGHTS": (N_("weights"), ""),
     "STATE": (N_("recurrent state"), "memory"),

@@ -19,10 +19,12 @@ PAGES = Path(__file__).parents[2] / "pages"
 # Labels that mean what they say to whoever reads English, or name something that stands beside them.
 PLAIN = {
     "a token", "against", "another machine", "as published", "at best", "both equal", "condition", "device",
-    "does not fit", "fits", "half the prompt", "here", "in all", "linear", "logarithmic", "model", "needs more rows",
+    "does not fit", "fits", "half the prompt", "here", "in all", "linear", "logarithmic", "model", "multiplying",
+    "needs more rows",
     "not measured yet", "of", "of it bytes", "one compiled function", "operation by operation", "peak of", "published",
-    "rate", "read", "recorded", "run", "share", "slower part", "solved", "source", "stuck at", "text", "that machine",
-    "the lesson's", "the rest", "the run", "the same", "the two cards", "this engine's", "this machine", "time",
+    "rate", "read", "recorded", "run", "share", "slower part", "solved", "source", "starting an operation", "stuck at", "text",
+    "that machine",
+    "the lesson's", "the rest", "the run", "the same", "the two cards", "this engine's", "this machine", "time", "unsure",
     "usual mistake", "what it replaces", "written",
 }  # fmt: skip
 
