@@ -22,10 +22,10 @@ PLAIN = {
     "does not fit", "fits", "half the prompt", "here", "in all", "linear", "logarithmic", "model", "multiplying",
     "needs more rows",
     "not measured yet", "of", "of it bytes", "one compiled function", "operation by operation", "peak of", "published",
-    "rate", "read", "recorded", "run", "share", "slower part", "solved", "source", "starting an operation", "stuck at", "text",
-    "that machine",
-    "the lesson's", "the rest", "the run", "the same", "the two cards", "this engine's", "this machine", "time", "unsure",
-    "usual mistake", "what it replaces", "written",
+    "rate", "read", "recorded", "run", "share", "slower part", "solved", "source", "starting an operation",
+    "stuck at", "text", "that machine",
+    "the lesson's", "the rest", "the run", "the same", "the two cards", "this engine's", "this machine", "time",
+    "unsure", "usual mistake", "what it replaces", "written",
 }  # fmt: skip
 
 
