@@ -8,6 +8,7 @@ Knows nothing of models or of steps: it is given sizes and keeps tensors.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -73,7 +74,7 @@ def end_within(limit: int, end: int) -> int:
 Views = TypeVar("Views", LayerViews, RoundedViews)
 
 
-class _Places(Generic[Views]):
+class _Places(ABC, Generic[Views]):
     """Places for a fixed batch and a fixed number of positions, taken one behind the other.
 
     storage: all numbers, [layers, 2, B, Hkv, positions, d]: for kernels that find their places themselves.
@@ -112,9 +113,9 @@ class _Places(Generic[Views]):
         start = self.take(tokens)
         return self._views(start, self.length)
 
+    @abstractmethod
     def _views(self, start: int, end: int) -> list[Views]:
         """Each layer's views of a step that takes the positions from `start` to before `end`."""
-        raise NotImplementedError
 
     def reset(self) -> None:
         """Forget every position. Nothing is erased: what is not filled is never read."""

@@ -134,6 +134,15 @@ class Ceilings(_Facts):
         """Best read bandwidth in bytes/s over a working set, interpolated over log size, flat beyond the ends."""
         return _interpolate(working_set_bytes, self.bandwidth, [p.bytes_per_s for p in self.bandwidth])
 
+    def moving_ns(self, moved_bytes: float, working_set_bytes: float) -> float:
+        """Least time to move bytes, at the best read bandwidth over a working set."""
+        return moved_bytes / self.bandwidth_at(working_set_bytes) * 1e9
+
+    def computing_ns(self, flops: float, dtype: str) -> float:
+        """Least time for FLOPs, at the highest matrix rate in `dtype`; 0 where none was measured in it."""
+        peak = self.peak_flops_per_s.get(dtype)
+        return flops / peak * 1e9 if peak else 0.0
+
     def bandwidth_spread_at(self, working_set_bytes: float) -> float:
         """Relative spread of that bandwidth, interpolated likewise."""
         return _interpolate(working_set_bytes, self.bandwidth, [p.spread for p in self.bandwidth])

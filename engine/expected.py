@@ -177,9 +177,7 @@ def _roof_terms(
     moved_bytes: float, flops: float, working_set_bytes: float, ceilings: Ceilings, dtype: str
 ) -> tuple[float, float]:
     """Nanoseconds to move the bytes and to do the FLOPs at this machine's measured ceilings."""
-    peak = ceilings.peak_flops_per_s.get(dtype)
-    memory_ns = moved_bytes / ceilings.bandwidth_at(working_set_bytes) * 1e9
-    return memory_ns, flops / peak * 1e9 if peak else 0.0
+    return ceilings.moving_ns(moved_bytes, working_set_bytes), ceilings.computing_ns(flops, dtype)
 
 
 def _price(step: StepLedger, ceilings: Ceilings, dtype: str, points: Points) -> list[tuple[float, float]]:

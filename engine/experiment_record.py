@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from engine import levers
 from engine.errors import LabError
 from engine.experiment import Timed, flags
-from engine.imported import check_ceilings, check_moment, document
+from engine.imported import MOST_NS, check_ceilings, check_moment, document
 from engine.levers import LeversRecord
 from engine.lookups import LookupPoint, LookupRecord, LookupRequest
 from engine.record import now
@@ -30,7 +30,6 @@ AnyRequest = ShapeRequest | SweepRequest | LookupRequest
 
 _RECORDS: TypeAdapter[AnyRecord] = TypeAdapter(Record)
 MAX_FILE_BYTES = 4_000_000
-MOST_NS = 1e15
 
 
 def from_json(document: str | bytes) -> AnyRecord:

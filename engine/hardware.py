@@ -63,6 +63,12 @@ def of(facts: DeviceFacts) -> Device | None:
     return load(facts.hardware_id) if facts.hardware_id else None
 
 
+def datasheet_bandwidth(facts: DeviceFacts) -> float | None:
+    """The printed bandwidth of the device that was measured, in bytes/s, or None where it is not listed."""
+    device = of(facts)
+    return None if device is None else device.bandwidth_bytes_per_s
+
+
 def _near(asked: str) -> list[str]:
     """What may have been meant: ids that hold every word asked for, else the one that is spelt most like it."""
     words = set(re.findall(r"[a-z0-9]+", asked.lower()[:100]))

@@ -42,14 +42,13 @@ def judge(run: Run) -> None:
     if ceilings is None or not run.steps:
         run.summary = None
         return
-    device = hardware.of(ceilings.device)
     run.summary = summarise(
         run.steps,
         batch=run.request.batch,
         dtype=dtype,
         ceilings=ceilings,
         probe=probe,
-        datasheet_bytes_per_s=None if device is None else device.bandwidth_bytes_per_s,
+        datasheet_bytes_per_s=hardware.datasheet_bandwidth(ceilings.device),
     )
 
 

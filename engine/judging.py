@@ -42,13 +42,12 @@ def bandwidth(step: Step, ceilings: Ceilings) -> float:
 
 def memory_ns(step: Step, ceilings: Ceilings) -> float:
     """Time to move the step's bytes at that bandwidth."""
-    return step.bytes.total / bandwidth(step, ceilings) * 1e9
+    return ceilings.moving_ns(step.bytes.total, step.working_set_bytes or step.bytes.total)
 
 
 def compute_ns(step: Step, ceilings: Ceilings, dtype: str) -> float:
     """Time to do the step's FLOPs at the highest rate measured here; 0 where none was measured in this dtype."""
-    peak = ceilings.peak_flops_per_s.get(dtype)
-    return step.flops / peak * 1e9 if peak else 0.0
+    return ceilings.computing_ns(step.flops, dtype)
 
 
 def flags(step: Step, ceilings: Ceilings | None, dtype: str) -> list[Flag]:
@@ -84,9 +83,8 @@ def roof_of(
         working_set_bytes: what is read over and over, which says at what rate; 0 takes what is moved.
     """
     working_set_bytes = working_set_bytes or moved_bytes
-    peak = ceilings.peak_flops_per_s.get(dtype)
-    computed_ns = flops / peak * 1e9 if peak else 0.0
-    moved_ns = moved_bytes / ceilings.bandwidth_at(working_set_bytes) * 1e9
+    computed_ns = ceilings.computing_ns(flops, dtype)
+    moved_ns = ceilings.moving_ns(moved_bytes, working_set_bytes)
     if computed_ns > moved_ns:
         return LeastTime(computed_ns, ceilings.peak_spread)
     return LeastTime(moved_ns, ceilings.bandwidth_spread_at(working_set_bytes))

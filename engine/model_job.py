@@ -34,7 +34,7 @@ class WithModel(ExperimentInProgress):
     @property
     def _weights(self) -> str | None:
         """The format of the matrices where it is not what is computed in."""
-        return self._formats.weights if self._formats.weights != self._formats.plain_format else None
+        return self._formats.own_weights
 
     @property
     def _computed_in(self) -> str:

@@ -104,8 +104,7 @@ class RunInProgress:
         self._request = asked = asked.model_copy(update={"dtype": self._dtype})
         request.check_kv(asked.kv, source.id, source.spec, dtype=self._dtype, device=device.type)
         self._formats = formats = ledger.Formats.engine(DTYPES[self._dtype], asked.weights, asked.kv)
-        self._weights = weights = formats.weights if formats.weights != formats.plain_format else None
-        self._kv = kv = formats.kv if formats.kv != formats.plain_format else None
+        self._weights, self._kv = weights, kv = formats.own_weights, formats.own_kv
         tokenizer = tokenizers.load(source)
         self._prompt = prompt = self._tokenize(tokenizer, source)
         teller.prompt(prompt)
@@ -149,7 +148,7 @@ class RunInProgress:
                 dtype=DTYPES[self._dtype],
                 ceilings=ceilings,
                 probe=self._probe,
-                datasheet_bytes_per_s=_datasheet_bandwidth(ceilings),
+                datasheet_bytes_per_s=hardware.datasheet_bandwidth(ceilings.device),
             )
             if ceilings is not None and self._steps
             else None,
@@ -341,8 +340,3 @@ def _graph(model: Model) -> DecodeGraph | None:
 def _launches(asked: str) -> Launches:
     """A way of starting steps that `request.check` has let pass."""
     return "graph" if asked == "graph" else "compiled" if asked == "compiled" else "eager"
-
-
-def _datasheet_bandwidth(ceilings: Ceilings) -> float | None:
-    device = hardware.of(ceilings.device)
-    return None if device is None else device.bandwidth_bytes_per_s

@@ -157,6 +157,16 @@ class Formats:
         return self.plain or (self.weights if self.weights in PLAIN_BYTES else "bf16")
 
     @property
+    def own_weights(self) -> str | None:
+        """The format of the matrices, where it is not the plain one."""
+        return self.weights if self.weights != self.plain_format else None
+
+    @property
+    def own_kv(self) -> str | None:
+        """The format of the KV cache, where it is not the plain one."""
+        return self.kv if self.kv != self.plain_format else None
+
+    @property
     def state_bytes(self) -> int:
         """Bytes of one number of the recurrent state."""
         return PLAIN_BYTES[self.state]
