@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gc
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -19,19 +19,26 @@ POSITIONS = 40
 BATCH = 2
 
 
+def tensors_in(item: object) -> Iterator[Tensor]:
+    """Every tensor that an object of the engine holds, however deep in objects, lists and dicts of its own."""
+    if isinstance(item, Tensor):
+        yield item
+    elif isinstance(item, dict | list | tuple):
+        for part in item.values() if isinstance(item, dict) else item:
+            yield from tensors_in(part)
+    elif type(item).__module__.startswith("engine."):
+        yield from tensors_in(getattr(item, "__dict__", {}))
+
+
 def held(cache: HybridCache) -> int:
     """Bytes of what the cache's memories really own, found by looking at every tensor reachable from them.
 
     Of tensors on one storage the widest counts: the block of an arena is larger than what was asked of it.
     """
     storages: dict[int, int] = {}
-    seen: list[object] = list(cache._memories)
-    for _ in range(3):
-        seen += [item for item in gc.get_referents(*seen) if isinstance(item, Tensor | dict) or hasattr(item, "_kv")]
-    for item in seen:
-        if isinstance(item, Tensor):
-            place = item.untyped_storage().data_ptr()
-            storages[place] = max(storages.get(place, 0), item.nbytes)
+    for tensor in tensors_in(cache._memories):
+        place = tensor.untyped_storage().data_ptr()
+        storages[place] = max(storages.get(place, 0), tensor.nbytes)
     return sum(storages.values())
 
 
