@@ -86,7 +86,7 @@ def roof_of(
     computed_ns = ceilings.computing_ns(flops, dtype)
     moved_ns = ceilings.moving_ns(moved_bytes, working_set_bytes)
     if computed_ns > moved_ns:
-        return LeastTime(computed_ns, ceilings.peak_spread)
+        return LeastTime(computed_ns, ceilings.peak_spread_of(dtype))
     return LeastTime(moved_ns, ceilings.bandwidth_spread_at(working_set_bytes))
 
 

@@ -133,18 +133,21 @@ with left:
     )
     scene_controls.cache_formats(t)
     scene_controls.preset(t)
+chosen = [model for model in st.session_state["scene_models"] if model in catalogue.ids()]
 with right:
-    chosen = [model for model in st.session_state["scene_models"] if model in catalogue.ids()]
     if not chosen:
         st.info(t("Choose a model to see its curve."), icon=":material/touch_app:")
-    here = st.container()
+    curves = st.container()
+numbers = st.container()  # more columns than the charts' width has room for
+_, below = st.columns([4, 7], gap="large")
+with below:
     try:
         crossings(t, scene_controls.current(NAMES))
     except LabError as error:
         scene_parts.refuse(t, error)
 view = scene_controls.keep("memory", NAMES)
 if chosen:
-    with here:
+    with curves:
         try:
             components.figure(
                 context_charts.models(t, [(each, grown(each, view)) for each in chosen], view.count, view.context),
@@ -157,7 +160,8 @@ if chosen:
                     "heavy at once and never heavier. Lower is more sequences in the same memory."
                 )
             )
-            table(t, chosen, view)
+            with numbers:
+                table(t, chosen, view)
         except LabError as error:
             scene_parts.refuse(t, error)
 scene_parts.convention_note(t, view)

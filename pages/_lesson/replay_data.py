@@ -98,6 +98,6 @@ def _words(t: Words) -> dict[str, str]:
         "time": t("Time of this step"),
         "measured": t("measured"),
         "expected": t("expected before the run"),
-        "roof": t("measured roof"),
+        "roof": t("measured roof, least time"),
         "code": t("The same as a program"),
     }

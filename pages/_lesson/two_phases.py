@@ -49,7 +49,13 @@ def ask(t: Words, known: Known) -> dict[str, Any]:
         },
         ("same",),
         answers,
-        t.paragraph([t("Both bring in the same weights, and that is what takes the time."), _longer_prompt(t, known)]),
+        t.paragraph(
+            [
+                t("Both bring in the same weights, and that is what takes the time."),
+                _longer_prompt(t, known),
+                _shorter_prompt(t, known),
+            ]
+        ),
     )
 
 
@@ -70,7 +76,7 @@ def _longer_prompt(t: Words, known: Known) -> str:
     if own is None or run.request.weights is not None:
         return t(
             "The run on show read {rows} tokens at once, not four, and took {factor} times as long for them as for "
-            "one written token. A prompt of four on *Live run* comes closer.",
+            "one written token.",
             **said,
         )
     said["ridge"] = ridge_words.rows(t, own, dtype)
@@ -78,12 +84,19 @@ def _longer_prompt(t: Words, known: Known) -> str:
         return t(
             "The run on show read {rows} tokens at once, not four, and took {factor} times as long for them as for "
             "one written token: they are more than the ridge of its machine, {ridge}, so their arithmetic takes longer "
-            "than the bytes. A prompt of four on *Live run* comes closer.",
+            "than the bytes.",
             **said,
         )
     return t(
         "The run on show read {rows} tokens at once, not four, and took {factor} times as long for them as for one "
         "written token. They are fewer than the ridge of its machine, {ridge}; but a ridge counts with the fastest "
-        "multiplication, and with so few rows the kernels are slower. A prompt of four on *Live run* comes closer.",
+        "multiplication, and with so few rows the kernels are slower.",
         **said,
     )
+
+
+def _shorter_prompt(t: Words, known: Known) -> str:
+    """Where the question's own case can be measured here, if the run on show is not one."""
+    if known.phases is None or known.phases.prompt_tokens <= lesson.PROMPT:
+        return ""
+    return t("To measure four, choose the example *Four tokens* on *Live run* and press **Run**.")

@@ -23,6 +23,7 @@ from pages._parts.words import Words
 EXAMPLES = {
     N_("The lesson's sentence"): "小明把苹果给了",
     N_("A question"): "Why is the sky blue?",
+    N_("Four tokens"): "Once upon a time",
     N_("A story"): "Once upon a time, in a village by the sea, there lived an old clockmaker who",
     N_("A long prompt"): (
         "A library keeps ten thousand books in its cellar. Each morning the librarian carries every one "

@@ -105,11 +105,15 @@ def table(t: Words, estimates: Sequence[Estimate]) -> None:
         t("peak of"): [each.dtype for each in estimates],
         t("fits"): [None if each.room_bytes is None else each.room_bytes >= 0 for each in estimates],
     }
+    whole = st.column_config.NumberColumn(format="localized")
+    decimals = st.column_config.NumberColumn(format="accounting")  # two, so that a column's numbers end alike
     numbers = {
-        t(name): st.column_config.NumberColumn(format="localized")
-        for name in ("compute alone", "bytes alone", "at best", "ridge")
+        t("compute alone"): decimals,
+        t("bytes alone"): decimals,
+        t("at best"): decimals,
+        t("ridge"): whole,
     }
-    shown = pd.DataFrame(columns).round({t("compute alone"): 1, t("bytes alone"): 2, t("at best"): 2, t("ridge"): 0})
+    shown = pd.DataFrame(columns).round({t("ridge"): 0})
     st.dataframe(shown, hide_index=True, height=330, column_config=numbers, alt=t("Both estimates for every device."))
 
 

@@ -180,6 +180,8 @@ def test_the_ceiling_that_makes_the_roof_lends_its_spread() -> None:
     assert roof_of(ceilings(), "fp32", 0, 1e6, working_set_bytes=1e8) == LeastTime(pytest.approx(1e6 / 18), 0.05)
     assert roof_of(ceilings(), "fp32", 1e9, 1e6) == LeastTime(pytest.approx(1e7), 0.01)
     assert roof_of(ceilings(), "int4", 1e9, 1e6) == LeastTime(pytest.approx(1e4), 0.02)
+    unlike = ceilings(peak_spread=0.2, peak_spreads={"fp32": 0.03, "bf16": 0.2})
+    assert roof_of(unlike, "fp32", 1e9, 1e6) == LeastTime(pytest.approx(1e7), 0.03)
 
 
 def test_what_is_missing_for_a_knee_is_said() -> None:
