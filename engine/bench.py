@@ -16,7 +16,7 @@ from engine.calibrate import calibrate
 from engine.calibrate_model import for_model, weight_bytes
 from engine.ceilings import Ceilings
 from engine.checkpoint import Source
-from engine.model import Model, load
+from engine.model import Model, choosing, load
 from engine.neighbours import Neighbours
 from engine.request import NARROWER_KV
 from engine.spec import Spec
@@ -83,9 +83,13 @@ class Bench:
     def calibrate(self, device: torch.device, teller: Teller) -> Ceilings:
         """This device's ceilings, measured now: the general ones, and those of the shapes last asked for.
 
+        Which kernel takes which product is forgotten and measured anew too, so the model is let go.
+
         Raises:
             Stopped: the job was cancelled.
         """
+        self.clear()
+        choosing.forget()
         return self._add_model(self._general(device, teller), *self._shapes, teller)
 
     def ceilings(

@@ -3,7 +3,8 @@
 Measured when a model is loaded, never in a step nor from a run: both ways with 1 to 64 rows, in turn, on slices of the
 model's own matrices, each slice read from where the last one was not. It takes some tens of milliseconds for a kind of
 product. What was found is kept in the lab's home, a file for each machine, version of torch, number of threads and
-state of the kernels; where it cannot be read or written, it is measured again by each process.
+state of the kernels; where it cannot be read or written, it is measured again by each process. Measuring the machine
+anew measures this anew as well: what was found on a busy day need not stay.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 from engine import device as devices
-from engine import settings
+from engine import kernels, settings
 from engine.ceilings import Ceilings
-from engine.model.few_rows import TRIED_ROWS, Choice, slice_of
+from engine.model.few_rows import TRIED_ROWS, Choice, forget_choices, slice_of
 from engine.model.linear import Linear
 from engine.model.packed import Packed
 
@@ -121,6 +122,14 @@ def _part(linear: Linear, rows: slice) -> Linear:
         return Linear.of(linear.weight[rows], bias)
     shape = (rows.stop - rows.start, packed.shape[1])
     return Linear.of(Packed(packed.stored[rows], packed.scales[rows], packed.group, shape), bias)
+
+
+def forget() -> None:
+    """Let everything be measured again, for the models that are loaded from now on."""
+    forget_choices()
+    if kernels.usable():
+        with suppress(OSError):
+            _file().unlink()
 
 
 # ---- what was found before -----------------------------------------------------------------------

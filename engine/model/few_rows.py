@@ -72,6 +72,11 @@ def _choice(key: str) -> Choice:
     return Choice(key)
 
 
+def forget_choices() -> None:
+    """Matrices read from now on go by choices of their own, not yet decided."""
+    _choice.cache_clear()
+
+
 class FewRows:
     """The compiled product of one matrix, and which calls are its."""
 

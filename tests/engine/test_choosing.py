@@ -10,9 +10,10 @@ import pytest
 import torch
 from family_helpers import config_of, reference
 from model_helpers import reference as dense_reference
+from records import ceilings
 from small_models import save_llama
 
-from engine import kernels, spec
+from engine import bench, kernels, spec
 from engine.arena import Arena
 from engine.dry_parts import DryParts
 from engine.dry_step import DryModel
@@ -21,6 +22,7 @@ from engine.model.choosing import settle
 from engine.model.hybrid import HybridDecoder
 from engine.model.linear import Linear, linears_in, most_rows_of
 from engine.model.packed import pack
+from engine.tell import Teller
 
 pytestmark = pytest.mark.skipif(not kernels.usable(), reason="the compiled kernels need numba and a POSIX system")
 
@@ -32,12 +34,8 @@ DAMAGES = ("", "{", "[1]", '{"fp32 fp32 48x64": "all"}', '{"fp32 fp32 48x64": [1
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A lab that knows nothing yet, in a process that knows nothing yet."""
     monkeypatch.setenv("ROOFLINE_LAB_HOME", str(tmp_path))
-    forget()
+    few_rows.forget_choices()
     return tmp_path
-
-
-def forget() -> None:
-    few_rows._choice.cache_clear()
 
 
 def some(n: int = 48, k: int = 64) -> Linear:
@@ -88,7 +86,7 @@ def test_what_is_known_is_not_measured_again(home: Path, times: dict[Any, Any]) 
     settle([some()], FP32)
     assert times["asked"] == len(few_rows.TRIED_ROWS)
     settle([some()], FP32)
-    forget()  # another process
+    few_rows.forget_choices()  # another process
     times |= dict.fromkeys(few_rows.TRIED_ROWS, (9, 1))
     part = some()
     settle([part], FP32)
@@ -98,10 +96,26 @@ def test_what_is_known_is_not_measured_again(home: Path, times: dict[Any, Any]) 
     assert set(json.loads(file_of(home).read_text())) == {"fp32 fp32 48x64", "fp32 fp32 49x64"}
 
 
+def test_measuring_the_machine_anew_measures_this_anew(
+    home: Path, times: dict[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "calibrate", lambda *_, **__: ceilings())
+    monkeypatch.setattr(bench, "for_model", lambda known, *_, **__: known)
+    settle([some()], FP32)
+    times |= dict.fromkeys(few_rows.TRIED_ROWS, (9, 1))  # that was a busy day
+    bench.Bench().calibrate(torch.device("cpu"), Teller("job", lambda _: None, lambda: False))
+    part = some()
+    assert undecided([part], FP32) != []
+    settle([part], FP32)
+    assert times["asked"] == len(few_rows.TRIED_ROWS) + 2, "hopeless with two rows"
+    assert most_rows_of([part], FP32) == {"few_rows": "0"}
+    assert json.loads(file_of(home).read_text()) == {"fp32 fp32 48x64": []}
+
+
 def test_other_threads_are_another_machine(home: Path, times: dict[Any, Any]) -> None:
     before = torch.get_num_threads()
     settle([some()], FP32)
-    forget()
+    few_rows.forget_choices()
     torch.set_num_threads(before + 1)
     try:
         settle([some()], FP32)
@@ -114,7 +128,7 @@ def test_other_threads_are_another_machine(home: Path, times: dict[Any, Any]) ->
 def test_a_damaged_memory_is_measured_anew(home: Path, damage: str, times: dict[Any, Any]) -> None:
     settle([some()], FP32)
     file_of(home).write_text(damage)
-    forget()
+    few_rows.forget_choices()
     settle([some()], FP32)
     assert times["asked"] == 2 * len(few_rows.TRIED_ROWS)
     assert json.loads(file_of(home).read_text()) == {"fp32 fp32 48x64": list(few_rows.TRIED_ROWS)}
