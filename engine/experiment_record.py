@@ -12,11 +12,11 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from engine import levers
+from engine import lever_record
 from engine.errors import LabError
 from engine.experiment import Timed, flags
 from engine.imported import MOST_NS, check_ceilings, check_moment, document
-from engine.levers import LeversRecord
+from engine.lever_record import LeversRecord
 from engine.lookups import LookupPoint, LookupRecord, LookupRequest
 from engine.record import now
 from engine.request import DTYPES
@@ -107,7 +107,7 @@ def _check(record: AnyRecord) -> None:
     if isinstance(record, ShapeRecord):
         _check_counts(record)
     if isinstance(record, LeversRecord):
-        levers.check(record)
+        lever_record.check(record)
 
 
 def _computed_in(record: AnyRecord) -> str:

@@ -29,7 +29,7 @@ from engine.experiment import Kind
 from engine.experiment_record import AnyRecord, from_json
 from engine.experiment_row import ExperimentRow
 from engine.imported import imported_at
-from engine.levers import marks_of
+from engine.lever_outcome import marks_of
 from engine.record import RUN_ID_PATTERN, FinalState, Flag, Run
 from engine.store_errors import clear_errors
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engine import levers
-from engine.levers import Lever, LeversRecord
+from engine.lever_record import PULLED, Lever, LeversRecord
 from pages._parts import components, figures, palette, terms
 from pages._parts.figures import entry
 from pages._parts.lever_results import Result
@@ -21,7 +20,7 @@ def own(t: Words, forecast: LeversRecord, results: dict[str, Result], *, unsure:
 
     unsure: each predicted bar says that it is.
     """
-    shown = [lever for lever in reversed(forecast.levers) if lever.kind in levers.PULLED]
+    shown = [lever for lever in reversed(forecast.levers) if lever.kind in PULLED]
     found = [results[lever.name].gain if lever.name in results else None for lever in shown]
     legend = [entry("predicted", t("predicted"), "frame", figures.TEXT, t(terms.FORETOLD))]
     if any(gain is not None for gain in found):
@@ -38,7 +37,7 @@ def own(t: Words, forecast: LeversRecord, results: dict[str, Result], *, unsure:
 
 def replaced(t: Words, forecast: LeversRecord, *, unsure: bool) -> None:
     """What another device or model would be worth against the one it stands in for: predicted only."""
-    shown = [lever for lever in reversed(forecast.levers) if lever.kind not in levers.PULLED]
+    shown = [lever for lever in reversed(forecast.levers) if lever.kind not in PULLED]
     names = [_in_place_of(t, lever) for lever in shown]
     legend = [
         entry("replaced", t("predicted, against what it replaces"), "frame", palette.WEIGHTS, t(terms.FORETOLD)),

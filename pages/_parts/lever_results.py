@@ -11,7 +11,8 @@ from engine.ceilings import Ceilings
 from engine.errors import LabError
 from engine.imported import imported_at
 from engine.judging import run_flags
-from engine.levers import Foretold, Lever, LeversRecord
+from engine.lever_outcome import mark
+from engine.lever_record import Foretold, Lever, LeversRecord
 from engine.lookups import LookupRecord
 from engine.record import Run
 
@@ -67,7 +68,7 @@ def pull(run: Run, lever: Lever, owner: str) -> None:
     if lever.kind == "lookup":
         lab.experiments.submit(lookups.of_run(lever.request, drafts=lever.drafts, forecast=forecast.id), owner)
     else:
-        lab.submit(levers.mark(lever.request, forecast.id, lever.name), owner)
+        lab.submit(mark(lever.request, forecast.id, lever.name), owner)
 
 
 def results(run: Run, forecast: LeversRecord) -> dict[str, Result]:

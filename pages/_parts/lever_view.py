@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from engine import levers, quality
-from engine.levers import Lever, LeversRecord
+from engine import quality
+from engine.lever_outcome import miss
+from engine.lever_record import PULLED, Lever, LeversRecord
 from pages._parts import session, terms
 from pages._parts.lever_results import Result
 from pages._parts.plain import plain
@@ -39,14 +40,14 @@ def table(
         predicted.markdown(t("predicted: **{rate} tokens/s**", rate=t.number(own.tokens_per_s)))
         found.markdown(t("measured: **{rate} tokens/s**", rate=t.number(measured.tokens_per_s)))
     for lever in forecast.levers:
-        if lever.kind in levers.PULLED:
+        if lever.kind in PULLED:
             _row(t, lever, results.get(lever.name), pull, can_measure=can_measure, unsure=unsure)
 
 
 def replaced(t: Words, forecast: LeversRecord, *, unsure: bool) -> None:
     """What is not this run made faster, but another device or model in place of one."""
     for lever in forecast.levers:
-        if lever.kind not in levers.PULLED:
+        if lever.kind not in PULLED:
             _row(t, lever, None, lambda _name: None, can_measure=False, unsure=unsure)
 
 
@@ -129,7 +130,7 @@ def _found(t: Words, lever: Lever, result: Result | None) -> None:
         st.caption(
             t("Every token is greedy's own.") if result.same else t("The tokens differ from greedy's: a defect.")
         )
-    st.caption(plain(t.sentence(levers.miss(lever, result.gain, disturbed=result.disturbed))))
+    st.caption(plain(t.sentence(miss(lever, result.gain, disturbed=result.disturbed))))
     if name == "run":
         st.markdown(f"[{t('the run')}]({session.base_path()}/?run={record_id}&lang={t.language})")
     else:

@@ -11,7 +11,9 @@ from service import new_store
 
 from engine import experiment_record, ledger, levers, lookup, lookups, recorded
 from engine.errors import LabError
-from engine.levers import Lever, LeversRecord
+from engine.lever_base import Base
+from engine.lever_outcome import mark, marks_of, miss
+from engine.lever_record import Lever, LeversRecord
 from engine.record import Run, RunRequest
 from engine.store import RunRow
 
@@ -107,7 +109,7 @@ def test_a_smaller_cache_that_cannot_be_held_here_is_predicted_only(demo: Run, m
 
 
 def test_one_check_costs_a_step_and_what_its_rows_add(demo: Run) -> None:
-    base = levers._Base(demo)
+    base = Base(demo)
     lines = base.lines()
     assert levers.check_ns(lines, 1, 50) == lines.decode(50).predicted_ns.expected
     more = levers.check_ns(lines, 6, 50)
@@ -125,10 +127,10 @@ def test_a_run_without_steps_or_ceilings_has_no_levers() -> None:
 
 
 def test_a_run_says_which_forecast_it_answers(demo: Run) -> None:
-    asked = levers.mark(demo.request, "forecastfore", "batch-8")
+    asked = mark(demo.request, "forecastfore", "batch-8")
     again = RunRequest.model_validate_json(asked.model_dump_json())
-    assert levers.marks_of(again) == ("forecastfore", "batch-8")
-    assert levers.marks_of(demo.request) == ("", "")
+    assert marks_of(again) == ("forecastfore", "batch-8")
+    assert marks_of(demo.request) == ("", "")
     row = RunRow.of(demo.model_copy(update={"request": again}))
     assert (row.forecast, row.lever) == ("forecastfore", "batch-8")
 
@@ -201,10 +203,10 @@ def test_only_what_is_narrower_than_the_runs_own_format_is_a_lever(
 
 def test_a_miss_has_its_sentence(forecast: LeversRecord) -> None:
     batch = lever(forecast, "batch-8")
-    assert "As predicted" in str(levers.miss(batch, batch.gain * 1.05))
-    assert "kernel for several rows" in str(levers.miss(batch, batch.gain / 2))
-    assert "More than predicted" in str(levers.miss(batch, batch.gain * 2))
-    assert "says nothing yet" in str(levers.miss(batch, batch.gain / 2, disturbed=True))
+    assert "As predicted" in str(miss(batch, batch.gain * 1.05))
+    assert "kernel for several rows" in str(miss(batch, batch.gain / 2))
+    assert "More than predicted" in str(miss(batch, batch.gain * 2))
+    assert "says nothing yet" in str(miss(batch, batch.gain / 2, disturbed=True))
     for each in forecast.levers:
-        assert str(levers.miss(each, each.gain / 3))
-        assert str(levers.miss(each, each.gain * 3))
+        assert str(miss(each, each.gain / 3))
+        assert str(miss(each, each.gain * 3))

@@ -9,6 +9,7 @@ from reading import figure, said, traces
 from streamlit.testing.v1 import AppTest
 
 from engine import levers
+from engine.lever_record import PULLED
 from pages._parts import runs
 
 Open = Callable[..., AppTest]
@@ -24,7 +25,7 @@ def test_other_devices_and_models_do_not_stand_on_the_run_s_axis(language: str, 
     assert not test.exception
     [own] = traces(test, "levers_figure", "predicted")
     [replaced] = traces(test, "replaced_figure", "replaced")
-    assert sorted(own["x"]) == sorted(lever.gain for lever in forecast.levers if lever.kind in levers.PULLED)
+    assert sorted(own["x"]) == sorted(lever.gain for lever in forecast.levers if lever.kind in PULLED)
     assert sorted(replaced["x"]) == sorted(gains[kind] for kind in ("device", "mixture", "hybrid"))
     names = " ".join(replaced["y"])
     assert all(name in names for name in ("H100", "Qwen3-30B-A3B", "Qwen3.8-27B", "Qwen3-32B"))
