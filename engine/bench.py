@@ -15,10 +15,10 @@ from engine import device as devices
 from engine.calibrate import calibrate
 from engine.calibrate_model import for_model, weight_bytes
 from engine.ceilings import Ceilings
-from engine.checkpoint import Source
 from engine.model import Model, choosing, load
 from engine.neighbours import Neighbours
 from engine.request import NARROWER_KV
+from engine.source import Source
 from engine.spec import Spec
 from engine.tell import Teller
 

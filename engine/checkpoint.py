@@ -1,41 +1,26 @@
 """Where a model comes from: the lab's own, a folder in Hugging Face layout, the Hub, or random values at true shape.
 
-Answers what can be chosen, what an id stands for and which bytes it is, from names, sizes and configs alone.
+Answers what can be chosen and what an id stands for, from names, sizes and configs alone.
 Reads no weights (engine.weights does), imports no torch, and executes nothing from a checkpoint.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from engine import catalogue, fetch, fetched, hub, random_shapes, settings, spec, weight_files
-from engine.errors import N_, LabError, Sentence
+from engine import catalogue, fetch, fetched, hub, models_folder, random_shapes, spec, weight_files
+from engine.errors import LabError
 from engine.hub_download import UnreachableError
+from engine.source import Source
 from engine.wheels import Progress
-
-RANDOM_RECIPE = 2
-"""Raised when engine.weights fills random tensors differently: the same name must never mean other numbers."""
 
 TEMPLATE_BYTES = 4096
 """More than any chat template adds to a prompt."""
-
-NOTES = {
-    "random": N_("The weights are random: times and bytes are real, the text means nothing."),
-    "compressed": N_(
-        "The weights are stored as {format} and were turned into {format_here} on loading: "
-        "the steps read the latter, and so do their bytes."
-    ),
-    "code": N_(
-        "The checkpoint asks for code of its own ({names}); it was not run: the engine has its own for this family."
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,74 +47,6 @@ class ModelChoice:
         return any(isinstance(layer.mixer, spec.LatentAttention) for layer in self.spec.layers)
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A model that can be loaded. `folder` is None where the weights are random; `config` is its config.json.
-
-    revision: the commit it is on the Hub, where it comes from there.
-    """
-
-    id: str
-    folder: Path | None
-    config: dict[str, Any]
-    spec: spec.Spec
-    revision: str | None = None
-
-    @property
-    def is_random(self) -> bool:
-        """Whether the weights are made up, so that the text means nothing."""
-        return self.folder is None
-
-    @property
-    def has_files(self) -> bool:
-        """Whether all it needs is on this machine: the lab's own have a folder before they are fetched."""
-        return self.folder is None or (self.folder / "config.json").is_file()
-
-    @property
-    def weights(self) -> Literal["real", "random"]:
-        """The same as a record says it."""
-        return "random" if self.folder is None else "real"
-
-    @property
-    def stored_format(self) -> str | None:
-        """What its files hold the matrices in: "fp32", "bf16", "fp16", "fp8" or "mxfp4"; None without files."""
-        if self.is_random:
-            return None
-        return self.spec.quantization.format if self.spec.quantization else self.spec.dtype
-
-    def notes(self, format_here: str = "fp32") -> list[Sentence]:
-        """What a reader of its figures or its text has to know. `format_here`: what the engine holds it in."""
-        said = []
-        if self.is_random:
-            said.append(Sentence(template=NOTES["random"]))
-        elif self.spec.quantization is not None:
-            formats: dict[str, Any] = {"format": self.spec.quantization.format.upper(), "format_here": format_here}
-            said.append(Sentence(template=NOTES["compressed"], params=formats))
-        code = self.config.get("auto_map")
-        if code and not self.is_random:
-            names = ", ".join(sorted(map(str, code))) if isinstance(code, dict | list) else str(code)
-            said.append(Sentence(template=NOTES["code"], params={"names": names[:200]}))
-        return said
-
-    def weight_files(self) -> list[Path]:
-        """The files that hold the weights, in order; none for random weights.
-
-        Raises:
-            LabError: the folder has none that can be used, or an index that points elsewhere.
-        """
-        return [] if self.folder is None else weight_files.find(self.folder)
-
-    def weights_hash(self) -> str:
-        """SHA-256 over the weight files, one after the other (`cat *.safetensors | sha256sum`).
-
-        Random weights have no files; theirs is over what they are made from. Kept by size and time of change.
-        """
-        if self.folder is None:
-            recipe = {"recipe": RANDOM_RECIPE, "tensors": self.spec.tensors()}
-            return hashlib.sha256(json.dumps(recipe).encode()).hexdigest()
-        return weight_files.combined_sha256(self.weight_files())
-
-
 def available() -> list[ModelChoice]:
     """What can run here: the lab's own, the readable subfolders of ROOFLINE_LAB_MODELS, and those that are offered."""
     choices = []
@@ -144,8 +61,8 @@ def available() -> list[ModelChoice]:
                 spec=catalogue.load(model_id),
             )
         )
-    for name, folder in _listed().items():
-        read = _readable(folder)
+    for name, folder in models_folder.listed().items():
+        read = models_folder.readable(folder)
         if read is not None:
             choices.append(ModelChoice(name, name, "real", fetched=True, spec=read))
     for name in hub.ON_THE_WEB:
@@ -242,13 +159,13 @@ def _here(name: str, *, allow_paths: bool) -> Source | None:
     """What a name stands for, if that needs no network."""
     if name in catalogue.OWN:
         return _own(name)
-    listed = _listed()
+    listed = models_folder.listed()
     if name in listed:
         return _from_folder(name, listed[name])
     if name in random_shapes.OFFERED or (allow_paths and name.startswith(random_shapes.PREFIX)):
         return Source(random_shapes.canonical(name), None, *random_shapes.read(name))
     path = Path(name).expanduser() if allow_paths and name else None
-    if path is not None and _is_folder(path):
+    if path is not None and models_folder.is_folder(path):
         return _from_folder(path.resolve().name, path)
     on_the_hub = _on_the_hub(name, allow_paths=allow_paths)
     snapshot = hub.cached(on_the_hub) if on_the_hub is not None else None
@@ -295,7 +212,7 @@ def _is_fetched(model_id: str) -> bool:
 
 
 def _unknown(name: str, *, allow_paths: bool) -> LabError:
-    choices = ", ".join([*catalogue.OWN, *_listed(), *hub.ON_THE_WEB, *random_shapes.OFFERED])
+    choices = ", ".join([*catalogue.OWN, *models_folder.listed(), *hub.ON_THE_WEB, *random_shapes.OFFERED])
     if allow_paths and hub.parse(name) is not None:
         return LabError(
             "{model} is neither a folder nor in the Hub's cache on this machine: `python -m engine fetch {model}` "
@@ -315,41 +232,3 @@ def _unknown(name: str, *, allow_paths: bool) -> LabError:
             choices=choices,
         )
     return LabError("There is no model {model}; choose {choices}.", model=name[:200], choices=choices)
-
-
-# --- the models folder ------------------------------------------------------------------------------
-
-
-def _listed() -> dict[str, Path]:
-    """Subfolders of ROOFLINE_LAB_MODELS with a config.json, by name; the lab's own names stay its own."""
-    return {path.name: path for path in sorted(_subfolders()) if path.name not in catalogue.OWN}
-
-
-def _subfolders() -> Iterator[Path]:
-    parent = settings.models_folder()
-    if parent is None or not _is_folder(parent):
-        return
-    for path in parent.iterdir():
-        if (path / "config.json").is_file():
-            yield path
-
-
-def _readable(folder: Path) -> spec.Spec | None:
-    """The Spec of a listed folder, or None where its config is of no use here."""
-    try:
-        facts = (folder / "config.json").stat()
-        return _spec_of(folder, facts.st_mtime_ns, facts.st_size)
-    except (OSError, LabError):
-        return None
-
-
-@lru_cache(maxsize=64)
-def _spec_of(folder: Path, mtime_ns: int, size: int) -> spec.Spec:
-    return spec.from_folder(folder)
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):  # a name no file system takes: too long, or with a NUL
-        return False

@@ -11,7 +11,6 @@ from typing import Any
 
 from engine import ledger, lookup, lookups, request
 from engine import tokenizer as tokenizers
-from engine.checkpoint import Source
 from engine.errors import LabError, Sentence
 from engine.expected import Predictor
 from engine.experiment import Predicted, Timed
@@ -25,6 +24,7 @@ from engine.measure import Stopped
 from engine.model.decoder import Decoder
 from engine.model_job import WithModel
 from engine.record import FinalState
+from engine.source import Source
 from engine.speculation import require, speculate
 
 ROUNDS = 2

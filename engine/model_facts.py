@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.checkpoint import Source
 from engine.ledger import Formats
 from engine.record import ModelFacts
+from engine.source import Source
 
 
 def model_facts(source: Source, dtype: str, formats: Formats) -> ModelFacts:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from engine import checkpoint, hardware, ledger, request
 from engine import device as devices
-from engine.checkpoint import Source
 from engine.clock import Clock, clock_for
 from engine.expected import Predictor, predictor
 from engine.experiment_job import ExperimentInProgress
@@ -12,6 +11,7 @@ from engine.model import Model
 from engine.model_facts import model_facts
 from engine.record import ModelFacts, RunRequest
 from engine.request import DTYPES
+from engine.source import Source
 
 
 class WithModel(ExperimentInProgress):

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from engine.checkpoint import RANDOM_RECIPE
+from engine.source import RANDOM_RECIPE
 
 BLOCK = 1 << 22
 """Numbers made for one tensor at most (16 MB), unless its rows are longer or more than that."""

@@ -18,7 +18,6 @@ from engine import tokenizer as tokenizers
 from engine.answer import Answer
 from engine.bench import Bench
 from engine.ceilings import Ceilings, DeviceFacts
-from engine.checkpoint import Source
 from engine.clock import Clock, clock_for
 from engine.errors import N_, LabError, Sentence
 from engine.expected import Predictor, predictor
@@ -53,6 +52,7 @@ from engine.record import (
 )
 from engine.request import CLOCKS, DTYPES, LAUNCHES
 from engine.sampling import Sampler
+from engine.source import Source
 from engine.spec import Spec
 from engine.summary import summarise
 from engine.tell import Teller

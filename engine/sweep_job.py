@@ -15,7 +15,6 @@ from torch import Tensor
 
 from engine import ledger, random_shapes, request, sweeps
 from engine.cache import KVCache
-from engine.checkpoint import Source
 from engine.errors import N_, LabError, Sentence
 from engine.expected import Prediction
 from engine.experiment import Predicted, Timed
@@ -25,6 +24,7 @@ from engine.hybrid_cache import State
 from engine.model import Model
 from engine.model_job import WithModel
 from engine.record import FinalState, StepBytes
+from engine.source import Source
 from engine.spec import Spec
 from engine.sweeps import SweepPoint, SweepRecord, SweepRequest
 

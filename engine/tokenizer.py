@@ -18,8 +18,8 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from engine import chat, fetched, random_shapes
 from engine import tokenizer_files as files
 from engine.byte_level import CHARACTERS, unspell
-from engine.checkpoint import Source
 from engine.errors import LabError
+from engine.source import Source
 
 _META_SPACE = "▁"
 

@@ -15,8 +15,8 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from engine.checkpoint import Source
 from engine.random_weights import RandomTensors
+from engine.source import Source
 from engine.stored import Meant, meant
 from engine.weight_files import Stored, inspect
 

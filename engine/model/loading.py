@@ -8,7 +8,6 @@ import torch
 
 from engine import checkpoint, kernels, random_shapes
 from engine import device as devices
-from engine.checkpoint import Source
 from engine.dense import fits_kernels
 from engine.errors import LabError
 from engine.ledger import Formats, resident
@@ -17,6 +16,7 @@ from engine.model.decoder import Decoder
 from engine.model.phases import Model
 from engine.request import DTYPES as WEIGHT_FORMATS
 from engine.request import check_kv
+from engine.source import Source
 from engine.spec import Spec
 from engine.weights import tensors as stored_tensors
 

@@ -15,6 +15,7 @@ from engine.ceilings import LinearPoint
 from engine.errors import Sentence
 from engine.measure import Stopped
 from engine.protocol import Advanced
+from engine.source import Source
 from engine.tell import Teller
 
 MODEL = "tiny-3.7m"
@@ -22,7 +23,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
-def source() -> checkpoint.Source:
+def source() -> Source:
     return checkpoint.resolve(MODEL, allow_paths=False)
 
 
@@ -30,7 +31,7 @@ def teller(said: list[BaseModel], *, cancelled: bool = False) -> Teller:
     return Teller("job", said.append, lambda: cancelled)
 
 
-def test_one_model_is_kept_and_its_memory_is_counted(source: checkpoint.Source) -> None:
+def test_one_model_is_kept_and_its_memory_is_counted(source: Source) -> None:
     bench = Bench()
     assert bench.held_bytes(source, CPU, "float32") == 0
     model = bench.model(source, CPU, "float32")
@@ -49,7 +50,7 @@ def test_one_model_is_kept_and_its_memory_is_counted(source: checkpoint.Source) 
     assert bench.held_bytes(source, CPU, "bfloat16") == 0
 
 
-def test_known_ceilings_are_used_and_cut_to_the_model(source: checkpoint.Source) -> None:
+def test_known_ceilings_are_used_and_cut_to_the_model(source: Source) -> None:
     here = devices.facts(CPU)
     own, other = (
         LinearPoint(k=8, n=8, dtype="fp32", rows=1, time_ns=100, spread=0, working_set_bytes=size)
@@ -63,7 +64,7 @@ def test_known_ceilings_are_used_and_cut_to_the_model(source: checkpoint.Source)
 
 
 @pytest.mark.parametrize("changed", ["threads", "torch_version", "name"])
-def test_ceilings_of_another_machine_or_software_are_not_used(source: checkpoint.Source, changed: str) -> None:
+def test_ceilings_of_another_machine_or_software_are_not_used(source: Source, changed: str) -> None:
     """They would have to be measured anew, which this test calls off at once."""
     here = devices.facts(CPU)
     facts = here.model_copy(update={changed: here.threads + 1 if changed == "threads" else "another"})

@@ -17,6 +17,7 @@ from small_models import edit_config, save_llama
 from engine import checkpoint, hub, weights
 from engine.errors import LabError, Sentence
 from engine.measure import Stopped
+from engine.source import Source
 
 ROOT = Path(__file__).parents[2]
 ID = "lab/small"
@@ -46,8 +47,8 @@ def sharded(tmp_path: Path) -> Path:
     return save_llama(tmp_path / "sharded", shard_size="8KB")
 
 
-def same_weights(one: Path | checkpoint.Source, other: Path) -> bool:
-    source = one if isinstance(one, checkpoint.Source) else checkpoint.resolve(one, allow_paths=True)
+def same_weights(one: Path | Source, other: Path) -> bool:
+    source = one if isinstance(one, Source) else checkpoint.resolve(one, allow_paths=True)
     found, expected = weights.tensors(source), weights.tensors(checkpoint.resolve(other, allow_paths=True))
     return found.keys() == expected.keys() and all((found[name] == expected[name]).all() for name in expected)
 

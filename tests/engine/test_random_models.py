@@ -17,6 +17,7 @@ from engine import checkpoint, fitting, ledger, random_shapes, spec, tokenizer, 
 from engine.errors import LabError
 from engine.model import Model, supported
 from engine.random_weights import BLOCK, RandomTensors
+from engine.source import Source
 from engine.spec import Attention, GatedDeltaNet
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +37,7 @@ FAMILIES = [
 ]
 
 
-def source(name: str) -> checkpoint.Source:
+def source(name: str) -> Source:
     return checkpoint.resolve(name, allow_paths=True)
 
 
