@@ -24,7 +24,7 @@ from engine.expected import Predictor, predictor
 from engine.free_run import check_runs_freely, free_run
 from engine.generate import RawStep, generate, warm_up
 from engine.judging import flags
-from engine.ledger.routed import bytes_with_experts, routed_bytes
+from engine.measured_step import measured_step
 from engine.model import Model
 from engine.model.decoder import Decoder, Launches
 from engine.model.graph import DecodeGraph
@@ -44,11 +44,8 @@ from engine.record import (
     Preparation,
     Probe,
     Prompt,
-    ResidentBytes,
     Run,
     Step,
-    StepBytes,
-    StepParts,
 )
 from engine.request import CLOCKS, DTYPES, LAUNCHES
 from engine.sampling import Sampler
@@ -249,7 +246,7 @@ class RunInProgress:
             should_stop=teller.cancelled,
             reading=self._reading("warming_up", WARMING_UP, len(ids)),
         ):
-            self._warm_up.append(self._step(raw, model, lines, "", 0))
+            self._warm_up.append(self._step(raw, model, lines))
         graph = _graph(model)
         self._preparation.compile_ns = teller.compiled_ns
         if graph is not None and graph is not before:
@@ -291,38 +288,11 @@ class RunInProgress:
 
         return told
 
-    def _step(self, raw: RawStep, model: Model, lines: Predictor, text: str, detokenize_ns: int) -> Step:
+    def _step(self, raw: RawStep, model: Model, lines: Predictor, text: str = "", detokenize_ns: int = 0) -> Step:
         """What was measured beside what was predicted."""
         assert self._ceilings is not None
         predicted = lines.decode(raw.context) if raw.index else lines.prefill(raw.tokens)
-        held, expected = raw.held, routed_bytes(predicted.ledger)
-        step = Step(
-            index=raw.index,
-            phase=raw.phase,
-            tokens=raw.tokens,
-            context=raw.context,
-            token_ids=raw.token_ids,
-            time_ns=raw.time_ns,
-            host_ns=raw.host_ns,
-            sample_ns=raw.sample_ns,
-            detokenize_ns=detokenize_ns,
-            flops=predicted.ledger.flops,
-            bytes=StepBytes(**bytes_with_experts(predicted.ledger, model.expert_bytes).as_dict()),
-            parts=StepParts(**predicted.ledger.parts | {"experts": model.expert_bytes}),
-            working_set_bytes=predicted.ledger.working_set_bytes - expected + model.expert_bytes,
-            experts_hit=list(model.experts_hit),
-            expected_expert_bytes=expected,
-            resident_bytes=ResidentBytes(
-                weights=self._resident_weight_bytes,
-                kv_allocated=held.kv_allocated,
-                kv_filled=held.kv_filled,
-                state=held.state,
-                conv=held.conv,
-            ),
-            predicted_ns=predicted.predicted_ns,
-            bound=predicted.bound,
-            text=text,
-        )
+        step = measured_step(raw, predicted, model, self._resident_weight_bytes, text, detokenize_ns)
         step.flags = flags(step, self._ceilings, DTYPES[self._dtype])
         return step
 
