@@ -72,7 +72,7 @@ def for_model(
         )
     on_share(1.0)
     timings = {key: summarise(values) for key, values in samples.items()}
-    return _with_points(ceilings, dtype, weight_bytes(spec, dtype, weights), timings, {} if plain else COVERS)
+    return _with_points(ceilings, dtype, weights, weight_bytes(spec, dtype, weights), timings, {} if plain else COVERS)
 
 
 def _walk_plain(
@@ -131,6 +131,7 @@ def _unlike(point: LinearPoint | SmallOpPoint, forms: set[str]) -> bool:
 def _with_points(
     ceilings: Ceilings,
     dtype: str,
+    weights: str | None,
     working_set_bytes: int,
     timings: dict[OpKey, Timing],
     covers: Mapping[str, tuple[str, ...]],
@@ -153,6 +154,7 @@ def _with_points(
             time_ns=timing.time_ns,
             spread=timing.spread,
             working_set_bytes=working_set_bytes,
+            weights=weights or "",
         )
         for key, timing in timings.items()
         if key.kind == "linear"
@@ -176,12 +178,14 @@ def _with_points(
         for key, timing in timings.items()
         if key.kind != "linear"
     ]
-    # A matrix product of the model's own that beats the square ones is this machine's peak.
-    peak = max([ceilings.peak_flops_per_s.get(dtype, 0.0), *(point.flops_per_s for point in linear)])
+    # A matrix product of the model's own that beats the square ones is this machine's peak, in its own formats.
+    name = ledger.Formats.engine(dtype, weights).multiplication
+    peak = max((point.flops_per_s for point in linear), default=0.0)
+    peaks = ceilings.peak_flops_per_s | ({name: peak} if peak > (ceilings.peak(name) or 0.0) else {})
     return ceilings.model_copy(
         update={
             "linear": others(ceilings.linear) + linear,
             "small_ops": others(ceilings.small_ops) + small,
-            "peak_flops_per_s": ceilings.peak_flops_per_s | {dtype: peak},
+            "peak_flops_per_s": peaks,
         }
     )

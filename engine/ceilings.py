@@ -15,6 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field
 Positive = Annotated[float, Field(gt=0)]
 
 
+def multiplication(dtype: str, weights: str | None) -> str:
+    """What ceilings call a product: "fp32", or "fp32 × int8" where the matrix is held in int8."""
+    return f"{dtype} × {weights}" if weights and weights != dtype else dtype
+
+
 class _Facts(BaseModel):
     model_config = ConfigDict(extra="allow", protected_namespaces=())
 
@@ -52,7 +57,8 @@ class LinearPoint(_Facts):
     """`rows` x [k, n] multiplied in `dtype`: median time of the call, its launch included, and spread.
 
     `working_set_bytes` is what one step of that model reads in all: between two uses of a weight the caches see
-    the rest of it, so the same shape costs less in a small model than in a large one.
+    the rest of it, so the same shape costs less in a small model than in a large one. `weights` is the format of the
+    matrix where that is not `dtype`.
     """
 
     k: int
@@ -62,6 +68,12 @@ class LinearPoint(_Facts):
     time_ns: Positive
     spread: float
     working_set_bytes: int = 0
+    weights: str = ""
+
+    @property
+    def multiplication(self) -> str:
+        """What it multiplies."""
+        return multiplication(self.dtype, self.weights)
 
     @property
     def flops_per_s(self) -> float:
@@ -97,6 +109,8 @@ class SmallOpPoint(_Facts):
 class Ceilings(_Facts):
     """This machine's measured limits. Everything a prediction may use; nothing from a run.
 
+    peak_flops_per_s: by what is multiplied, "fp32" or, where a model's matrices in int8 went faster than that,
+    "fp32 × int8".
     peak_spread: the largest of `peak_spreads`, which older records do not have.
     probe_moved: how much slower the control probe was after measuring than before. other_cores: how many cores' worth
     of work others did meanwhile. Both say whether the machine was quiet (`engine.judging.was_busy`).
@@ -126,9 +140,18 @@ class Ceilings(_Facts):
         chosen = [device.kernels.get("decode", "torch"), *others]
         return hashlib.sha256(repr((*told, device.cpu_capability, *chosen)).encode()).hexdigest()[:16]
 
-    def peak_spread_of(self, dtype: str) -> float:
+    def peak(self, multiplication: str) -> float | None:
+        """Highest matrix rate in FLOP/s; None where none was measured in its dtype.
+
+        multiplication: as `Formats.multiplication` names it. Where matrices in another format never went faster, the
+        rate is that of the dtype.
+        """
+        names = {multiplication, multiplication.partition(" ")[0]}
+        return max((rate for name, rate in self.peak_flops_per_s.items() if name in names), default=None)
+
+    def peak_spread_of(self, multiplication: str) -> float:
         """Relative spread of the matrix rate in one dtype."""
-        return self.peak_spreads.get(dtype, self.peak_spread)
+        return self.peak_spreads.get(multiplication.partition(" ")[0], self.peak_spread)
 
     def bandwidth_at(self, working_set_bytes: float) -> float:
         """Best read bandwidth in bytes/s over a working set, interpolated over log size, flat beyond the ends."""
@@ -138,9 +161,9 @@ class Ceilings(_Facts):
         """Least time to move bytes, at the best read bandwidth over a working set."""
         return moved_bytes / self.bandwidth_at(working_set_bytes) * 1e9
 
-    def computing_ns(self, flops: float, dtype: str) -> float:
-        """Least time for FLOPs, at the highest matrix rate in `dtype`; 0 where none was measured in it."""
-        peak = self.peak_flops_per_s.get(dtype)
+    def computing_ns(self, flops: float, multiplication: str) -> float:
+        """Least time for FLOPs, at that `peak`; 0 where there is none."""
+        peak = self.peak(multiplication)
         return flops / peak * 1e9 if peak else 0.0
 
     def bandwidth_spread_at(self, working_set_bytes: float) -> float:

@@ -120,7 +120,14 @@ class Predictor:
         )
 
     def _predict(self, step: StepLedger) -> Prediction:
-        return predict_step(step, self._ceilings, self._formats.plain_format, self._device, self._points)
+        return predict_step(
+            step,
+            self._ceilings,
+            self._formats.plain_format,
+            self._device,
+            self._points,
+            multiplication=self._formats.multiplication,
+        )
 
 
 def predictor(
@@ -138,15 +145,23 @@ def predictor(
 
 
 def predict_step(
-    step: StepLedger, ceilings: Ceilings, dtype: str, device: Device | None = None, points: Points | None = None
+    step: StepLedger,
+    ceilings: Ceilings,
+    dtype: str,
+    device: Device | None = None,
+    points: Points | None = None,
+    *,
+    multiplication: str = "",
 ) -> Prediction:
     """The three lines of one step computed in `dtype` ("fp32", "bf16"; torch's names work too).
 
     points: the measured points to price ops with; None takes those nearest to the step's weight bytes.
+    multiplication: what ceilings call it, where matrices are held in another format.
     """
     dtype = TORCH_NAMES.get(dtype, dtype)
-    memory_ns, compute_ns = _roof_terms(step.bytes.total, step.flops, step.working_set_bytes, ceilings, dtype)
-    priced = _price(step, ceilings, dtype, points or Points(ceilings, dtype, step.bytes.weights))
+    fastest = multiplication or dtype
+    memory_ns, compute_ns = _roof_terms(step.bytes.total, step.flops, step.working_set_bytes, ceilings, fastest)
+    priced = _price(step, ceilings, fastest, points or Points(ceilings, dtype, step.bytes.weights))
     return Prediction(
         ledger=step,
         predicted_ns=PredictedNs(
@@ -174,13 +189,13 @@ def datasheet_ns(step: StepLedger, device: Device, dtype: str) -> float | None:
 
 
 def _roof_terms(
-    moved_bytes: float, flops: float, working_set_bytes: float, ceilings: Ceilings, dtype: str
+    moved_bytes: float, flops: float, working_set_bytes: float, ceilings: Ceilings, multiplication: str
 ) -> tuple[float, float]:
     """Nanoseconds to move the bytes and to do the FLOPs at this machine's measured ceilings."""
-    return ceilings.moving_ns(moved_bytes, working_set_bytes), ceilings.computing_ns(flops, dtype)
+    return ceilings.moving_ns(moved_bytes, working_set_bytes), ceilings.computing_ns(flops, multiplication)
 
 
-def _price(step: StepLedger, ceilings: Ceilings, dtype: str, points: Points) -> list[tuple[float, float]]:
+def _price(step: StepLedger, ceilings: Ceilings, multiplication: str, points: Points) -> list[tuple[float, float]]:
     """For each op of the step, all its occurrences: its time, and the part of it that is starting it.
 
     Ops that were timed together with another are in the other's time.
@@ -189,7 +204,7 @@ def _price(step: StepLedger, ceilings: Ceilings, dtype: str, points: Points) -> 
     for op in step.ops:
         if op.name in points.covered:
             continue
-        roof = max(_roof_terms(op.bytes.total, op.flops, step.working_set_bytes, ceilings, dtype))
+        roof = max(_roof_terms(op.bytes.total, op.flops, step.working_set_bytes, ceilings, multiplication))
         measured = _measured_ns(op, step, points)
         if measured is None:
             launches = op.count * ceilings.launch_ns

@@ -86,16 +86,16 @@ class Experiment(Part):
         return self.model_dump_json(by_alias=True)
 
 
-def flags(point: Timed, ceilings: Ceilings | None, dtype: str) -> list[Flag]:
+def flags(point: Timed, ceilings: Ceilings | None, multiplication: str) -> list[Flag]:
     """What is impossible about a point's time, from its own FLOPs and bytes; without ceilings, from its roof as said.
 
-    dtype: what was computed in, as ceilings name it.
+    multiplication: what was computed in, as `Formats.multiplication` names it.
     """
     if point.time_ns is None:
         return []
     roof = LeastTime(point.predicted_ns.measured_roof, 0.0)
     if ceilings is not None:
-        roof = roof_of(ceilings, dtype, point.flops, point.moved_bytes, point.working_set_bytes)
+        roof = roof_of(ceilings, multiplication, point.flops, point.moved_bytes, point.working_set_bytes)
     return impossible(point.time_ns, roof, point.predicted_ns.datasheet)
 
 

@@ -98,7 +98,7 @@ class ExperimentInProgress(ABC):
     @property
     @abstractmethod
     def _computed_in(self) -> str:
-        """What is computed in, as ceilings name it."""
+        """What is computed in, as `Formats.multiplication` names it."""
 
     # ---- the clock -------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from engine import lever_record
 from engine.errors import LabError
 from engine.experiment import Timed, flags
 from engine.imported import MOST_NS, check_ceilings, check_moment, document
+from engine.ledger import Formats
 from engine.lever_record import LeversRecord
 from engine.lookups import LookupPoint, LookupRecord, LookupRequest
 from engine.record import now
@@ -111,11 +112,12 @@ def _check(record: AnyRecord) -> None:
 
 
 def _computed_in(record: AnyRecord) -> str:
-    """What was computed in, as ceilings name it."""
+    """What was computed in, as `Formats.multiplication` names it."""
     if isinstance(record, ShapeRecord):
         return record.dtype
     model = record.model if isinstance(record, SweepRecord | LookupRecord) else None
-    return DTYPES.get((model.dtype if model else getattr(record.request, "dtype", None)) or "", "fp32")
+    dtype = DTYPES.get((model.dtype if model else getattr(record.request, "dtype", None)) or "", "fp32")
+    return Formats.engine(dtype, getattr(record.request, "weights", None)).multiplication
 
 
 def _at(point: Timed) -> int:

@@ -34,18 +34,19 @@ def check_run(run: Run) -> None:
 def judge(run: Run) -> None:
     """What is impossible or disturbed, and the summary, from the record's own numbers: a file is not believed."""
     dtype = DTYPES.get((run.model.dtype if run.model else run.request.dtype) or "", "fp32")
+    multiplication = Formats.engine(dtype, run.request.weights).multiplication
     probe, ceilings = run.probe, run.ceilings
     if probe is not None:
         probe.moved = probe_moved(probe.before_ns, probe.after_ns)
     for step in (*run.warm_up_steps, *run.steps):
-        step.flags = flags(step, ceilings, dtype)
+        step.flags = flags(step, ceilings, multiplication)
     if ceilings is None or not run.steps:
         run.summary = None
         return
     run.summary = summarise(
         run.steps,
         batch=run.request.batch,
-        dtype=dtype,
+        multiplication=multiplication,
         ceilings=ceilings,
         probe=probe,
         datasheet_bytes_per_s=hardware.datasheet_bandwidth(ceilings.device),

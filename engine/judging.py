@@ -45,21 +45,21 @@ def memory_ns(step: Step, ceilings: Ceilings) -> float:
     return ceilings.moving_ns(step.bytes.total, step.working_set_bytes or step.bytes.total)
 
 
-def compute_ns(step: Step, ceilings: Ceilings, dtype: str) -> float:
-    """Time to do the step's FLOPs at the highest rate measured here; 0 where none was measured in this dtype."""
-    return ceilings.computing_ns(step.flops, dtype)
+def compute_ns(step: Step, ceilings: Ceilings, multiplication: str) -> float:
+    """Time to do the step's FLOPs at the highest rate measured here; 0 where none was measured in these formats."""
+    return ceilings.computing_ns(step.flops, multiplication)
 
 
-def flags(step: Step, ceilings: Ceilings | None, dtype: str) -> list[Flag]:
+def flags(step: Step, ceilings: Ceilings | None, multiplication: str) -> list[Flag]:
     """What is impossible about a step, from its own FLOPs and bytes; without ceilings, from the line drawn over it.
 
     Args:
-        dtype: what it was computed in, as ceilings name it: "fp32", "bf16".
+        multiplication: what it was computed in, as `Formats.multiplication` names it: "fp32", "fp32 × int8".
     """
     lines = step.predicted_ns
     if ceilings is None:
         return impossible(step.time_ns, LeastTime(lines.measured_roof, 0.0), lines.datasheet)
-    roof = roof_of(ceilings, dtype, step.flops, step.bytes.total, step.working_set_bytes)
+    roof = roof_of(ceilings, multiplication, step.flops, step.bytes.total, step.working_set_bytes)
     # A mixture's lines expect a number of experts; where the router chose fewer, less had to be read.
     share = min(1.0, roof.time_ns / lines.measured_roof)
     return impossible(step.time_ns, roof, None if lines.datasheet is None else lines.datasheet * share)
@@ -74,19 +74,19 @@ class LeastTime:
 
 
 def roof_of(
-    ceilings: Ceilings, dtype: str, flops: float, moved_bytes: float, working_set_bytes: float = 0
+    ceilings: Ceilings, multiplication: str, flops: float, moved_bytes: float, working_set_bytes: float = 0
 ) -> LeastTime:
     """The roof over a step, or a product of one matrix, and the spread of the ceiling that makes it.
 
     Args:
-        dtype: what is computed in, as ceilings name it.
+        multiplication: what is computed in, as `Formats.multiplication` names it.
         working_set_bytes: what is read over and over, which says at what rate; 0 takes what is moved.
     """
     working_set_bytes = working_set_bytes or moved_bytes
-    computed_ns = ceilings.computing_ns(flops, dtype)
+    computed_ns = ceilings.computing_ns(flops, multiplication)
     moved_ns = ceilings.moving_ns(moved_bytes, working_set_bytes)
     if computed_ns > moved_ns:
-        return LeastTime(computed_ns, ceilings.peak_spread_of(dtype))
+        return LeastTime(computed_ns, ceilings.peak_spread_of(multiplication))
     return LeastTime(moved_ns, ceilings.bandwidth_spread_at(working_set_bytes))
 
 

@@ -38,7 +38,7 @@ class WithModel(ExperimentInProgress):
 
     @property
     def _computed_in(self) -> str:
-        return self._formats.plain_format
+        return self._formats.multiplication
 
     def _room_bytes(self, source: Source) -> int:
         """Bytes that weights and caches may take."""
@@ -52,7 +52,7 @@ class WithModel(ExperimentInProgress):
         model = self._bench.model(source, self._device, self._dtype, self._weights)
         self._facts = model_facts(source, self._dtype, self._formats)
         self._ceilings = self._bench.ceilings(
-            self._device, source.spec, self._computed_in, self._job.ceilings, self._teller, self._weights
+            self._device, source.spec, self._formats.plain_format, self._job.ceilings, self._teller, self._weights
         )
         self._clock = clock_for(self._device)
         return model

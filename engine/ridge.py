@@ -7,7 +7,9 @@ is half the ridge in FLOPs a byte times the bytes of one weight. For two-byte we
 
 from __future__ import annotations
 
-from engine.ceilings import Ceilings
+from dataclasses import dataclass
+
+from engine.ceilings import Ceilings, LinearPoint
 from engine.hardware_device import Device
 
 WEIGHT_BYTES = {
@@ -28,9 +30,31 @@ def rows_at_ridge(flops_per_s: float, bytes_per_s: float, weight_bytes: float) -
     return flops_per_s / bytes_per_s * weight_bytes / 2
 
 
-def attainable_flops_per_s(rows: float, flops_per_s: float, bytes_per_s: float, weight_bytes: float) -> float:
-    """The roof over `rows` rows: what one reading of the weights can feed, and never more than the peak."""
-    return min(flops_per_s, 2 * rows / weight_bytes * bytes_per_s)
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The roof over products of one kind: peak, bandwidth, and the bytes of one weight (scales left out)."""
+
+    flops_per_s: float
+    bytes_per_s: float
+    weight_bytes: float
+
+    @property
+    def rows(self) -> float:
+        """Where it turns."""
+        return rows_at_ridge(self.flops_per_s, self.bytes_per_s, self.weight_bytes)
+
+    def attainable_flops_per_s(self, rows: float) -> float:
+        """The roof over `rows` rows: what one reading of the weights can feed, and never more than the peak."""
+        return min(self.flops_per_s, 2 * rows / self.weight_bytes * self.bytes_per_s)
+
+
+def of_point(point: LinearPoint, ceilings: Ceilings) -> Limits | None:
+    """The roof over a measured product and all like it; None where its rate was not measured."""
+    peak = ceilings.peak(point.multiplication)
+    weight_bytes = WEIGHT_BYTES.get((point.weights or point.dtype).partition("-")[0])
+    if peak is None or weight_bytes is None:
+        return None
+    return Limits(peak, ceilings.bandwidth_at(point.working_set_bytes), weight_bytes)
 
 
 def of_ceilings(ceilings: Ceilings) -> dict[str, float]:

@@ -142,7 +142,7 @@ class RunInProgress:
             summary=summarise(
                 self._steps,
                 batch=asked.batch,
-                dtype=DTYPES[self._dtype],
+                multiplication=self._formats.multiplication,
                 ceilings=ceilings,
                 probe=self._probe,
                 datasheet_bytes_per_s=hardware.datasheet_bandwidth(ceilings.device),
@@ -293,7 +293,7 @@ class RunInProgress:
         assert self._ceilings is not None
         predicted = lines.decode(raw.context) if raw.index else lines.prefill(raw.tokens)
         step = measured_step(raw, predicted, model, self._resident_weight_bytes, text, detokenize_ns)
-        step.flags = flags(step, self._ceilings, DTYPES[self._dtype])
+        step.flags = flags(step, self._ceilings, self._formats.multiplication)
         return step
 
 

@@ -59,10 +59,10 @@ def mbu_datasheet(steps: Sequence[Step], bytes_per_s: float | None) -> float | N
     return statistics.median(rates) / bytes_per_s if rates and bytes_per_s else None
 
 
-def mfu_prefill(steps: Sequence[Step], ceilings: Ceilings, dtype: str) -> float | None:
-    """Model FLOP utilisation of the prefill: its FLOPs / its time / the highest rate measured here in its dtype."""
+def mfu_prefill(steps: Sequence[Step], ceilings: Ceilings, multiplication: str) -> float | None:
+    """Model FLOP utilisation of the prefill: its FLOPs / its time / the highest rate measured here in its formats."""
     first = next((step for step in steps if step.phase == "prefill"), None)
-    peak = ceilings.peak_flops_per_s.get(dtype)
+    peak = ceilings.peak(multiplication)
     if first is None or not peak:
         return None
     return first.flops / (first.time_ns / 1e9) / peak
@@ -87,7 +87,7 @@ def summarise(
     steps: Sequence[Step],
     *,
     batch: int,
-    dtype: str,
+    multiplication: str,
     ceilings: Ceilings,
     probe: Probe | None = None,
     datasheet_bytes_per_s: float | None = None,
@@ -96,11 +96,11 @@ def summarise(
 
     Args:
         batch: sequences computed together.
-        dtype: what was computed in, as ceilings name it: "fp32", "bf16".
+        multiplication: what was computed in, as `Formats.multiplication` names it: "fp32", "bf16", "fp32 × int8".
         probe: the control probe around the run; None leaves `disturbed` unsaid.
         datasheet_bytes_per_s: the device's printed bandwidth, where it is listed.
     """
-    sentences = verdict(steps, batch=batch, dtype=dtype, ceilings=ceilings, probe=probe)
+    sentences = verdict(steps, batch=batch, multiplication=multiplication, ceilings=ceilings, probe=probe)
     return Summary(
         verdict=" ".join(map(str, sentences)),
         verdict_sentences=sentences,
@@ -109,7 +109,7 @@ def summarise(
         tokens_per_s=decode_tokens_per_s(steps, batch),
         mbu=mbu(steps, ceilings),
         mbu_datasheet=mbu_datasheet(steps, datasheet_bytes_per_s),
-        mfu_prefill=mfu_prefill(steps, ceilings, dtype),
+        mfu_prefill=mfu_prefill(steps, ceilings, multiplication),
         median_abs_error=median_abs_error(steps),
         flags=run_flags(steps, probe, ceilings),
     )

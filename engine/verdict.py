@@ -116,7 +116,7 @@ _NO_CAUSE = (
 
 
 def verdict(
-    steps: Sequence[Step], *, batch: int, dtype: str, ceilings: Ceilings, probe: Probe | None = None
+    steps: Sequence[Step], *, batch: int, multiplication: str, ceilings: Ceilings, probe: Probe | None = None
 ) -> list[Sentence]:
     """What the run shows, the answer first, then what to know before believing it.
 
@@ -133,7 +133,7 @@ def verdict(
             params: dict[str, Scalar] = {"batch": batch, "time": duration(median.time_ns)}
             sentences.append(Sentence(template=single if batch == 1 else several, params=params))
         else:
-            sentences.append(_decode_sentence(median, batch, dtype, ceilings))
+            sentences.append(_decode_sentence(median, batch, multiplication, ceilings))
     if prefill is not None:
         sentences.append(_prefill_sentence(prefill, alone=not decode))
     if not sentences:
@@ -141,8 +141,8 @@ def verdict(
     return sentences + disturbances + _impossible(steps)
 
 
-def _decode_sentence(step: Step, batch: int, dtype: str, ceilings: Ceilings) -> Sentence:
-    memory, compute = memory_ns(step, ceilings), compute_ns(step, ceilings, dtype)
+def _decode_sentence(step: Step, batch: int, multiplication: str, ceilings: Ceilings) -> Sentence:
+    memory, compute = memory_ns(step, ceilings), compute_ns(step, ceilings, multiplication)
     roof = max(memory, compute)
     kv = step.bytes.kv_read + step.bytes.kv_write
     term = _term(step, memory, compute, kv)
@@ -167,7 +167,7 @@ def _decode_sentence(step: Step, batch: int, dtype: str, ceilings: Ceilings) -> 
             "kv_share": percent(kv / step.bytes.total),
             "rate": f"{size(bandwidth(step, ceilings))}/s",
             "flops": amount(step.flops, "FLOP"),
-            "flops_rate": amount(ceilings.peak_flops_per_s.get(dtype, 0.0), "FLOP/s"),
+            "flops_rate": amount(ceilings.peak(multiplication) or 0.0, "FLOP/s"),
         },
     )
 

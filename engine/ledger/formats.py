@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.ceilings import multiplication
 from engine.errors import LabError
 from engine.spec import Spec
 from engine.spec.common import MATRICES
@@ -160,6 +161,11 @@ class Formats:
     def own_weights(self) -> str | None:
         """The format of the matrices, where it is not the plain one."""
         return self.weights if self.weights != self.plain_format else None
+
+    @property
+    def multiplication(self) -> str:
+        """What ceilings call multiplying by the matrices: "fp32", or "fp32 × int8" where they are held in int8."""
+        return multiplication(self.plain_format, self.weights)
 
     @property
     def own_kv(self) -> str | None:

@@ -79,17 +79,16 @@ def rows_figure(t: Words, points: list[LinearPoint], ceilings: Ceilings) -> go.F
         for (k, n), line in zip(shapes, _LINES, strict=False)
     ]
     marks: list[_Mark] = []
-    peak = ceilings.peak_flops_per_s.get(points[0].dtype)
-    if peak:
-        limits = (peak, ceilings.bandwidth_at(points[0].working_set_bytes), ridge.WEIGHT_BYTES[points[0].dtype])
-        knee = ridge.rows_at_ridge(*limits)
+    limits = ridge.of_point(points[0], ceilings)
+    if limits is not None:
+        knee = limits.rows
         corners = sorted({1.0, knee, 2 * knee, float(max(point.rows for point in points))})
         curves.append({
             "type": "scatter", "mode": "lines", "name": t("measured roof"), "hoverinfo": "skip", "x": corners,
-            "y": [ridge.attainable_flops_per_s(each, *limits) / 1e9 for each in corners],
+            "y": [limits.attainable_flops_per_s(each) / 1e9 for each in corners],
             "line": {"color": palette.FLOOR, "width": 1.6, "dash": "dot"},
         })  # fmt: skip
-        named = ridge_words.mark_rows(t, knee, points[0].dtype, points[0].working_set_bytes)
+        named = ridge_words.mark_rows(t, knee, points[0].multiplication, points[0].working_set_bytes)
         marks.append(_Mark(knee, named, palette.FLOOR))
     rows = [2**power for power in range(12)]
     x = {"title": t("rows multiplied at once"), "tickvals": rows, "ticktext": [t.number(each) for each in rows]}

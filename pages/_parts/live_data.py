@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.ceilings import Ceilings
+from engine.ledger import Formats
 from engine.record import Run, RunView
 from engine.request import DTYPES
 from pages._parts import api, figures, palette, session, terms
@@ -39,7 +40,7 @@ def live_data(t: Words, run: Run | RunView | None, *, asked: View, measured: Cei
         "locale": t.language,
         "colours": _COLOURS,
         "words": _words(t) | {"writer": _writer(t, run)},
-        "limits": _limits(ceilings, DTYPES.get((run.request.dtype if run else None) or asked.dtype, "fp32")),
+        "limits": _limits(ceilings, _multiplication(run, asked)),
     }
 
 
@@ -64,12 +65,18 @@ def _writer(t: Words, run: Run | RunView | None) -> str:
     )
 
 
-def _limits(ceilings: Ceilings | None, dtype: str) -> dict[str, float | None]:
+def _multiplication(run: Run | RunView | None, asked: View) -> str:
+    """What is computed in, as ceilings name it."""
+    dtype = DTYPES.get((run.request.dtype if run else None) or asked.dtype, "fp32")
+    return Formats.engine(dtype, run.request.weights if run else None).multiplication
+
+
+def _limits(ceilings: Ceilings | None, multiplication: str) -> dict[str, float | None]:
     """The two rates that say by how much a step's larger term binds."""
     if ceilings is None or not ceilings.bandwidth:
         return {"flops_per_s": None, "bytes_per_s": None}
     return {
-        "flops_per_s": ceilings.peak_flops_per_s.get(dtype),
+        "flops_per_s": ceilings.peak(multiplication),
         "bytes_per_s": ceilings.bandwidth[-1].bytes_per_s,
     }
 

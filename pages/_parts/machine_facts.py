@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from engine import ridge
-from engine.ceilings import Ceilings, DeviceFacts
+from engine.ceilings import Ceilings, DeviceFacts, LinearPoint
 from engine.judging import unsteady
 from engine.verdict import measured_while_busy
 from pages._parts import charts, ridge_words, terms
@@ -97,35 +97,33 @@ def ridges(t: Words, ceilings: Ceilings) -> None:
         t("With fewer rows a pass costs the same however few it has: that is why writing one token at a time is slow."),
     ]
     st.markdown(t.paragraph(said), help=t.paragraph([t(terms.RIDGE), ridge_words.why(t)]))
-    groups = sorted({(point.dtype, point.working_set_bytes) for point in ceilings.linear})
+    groups = sorted({(point.multiplication, point.working_set_bytes) for point in ceilings.linear})
     if not groups:
         st.caption(
             t("The curve of single matrices appears once a model has run here: it is measured at that model's shapes.")
         )
         return
-    names = [t("{dtype}, model of {size}", dtype=dtype, size=t.size(size)) for dtype, size in groups]
+    names = [t("{dtype}, model of {size}", dtype=name, size=t.size(size)) for name, size in groups]
     for group, tab in zip(groups, st.tabs(names), strict=True):
-        points = [point for point in ceilings.linear if (point.dtype, point.working_set_bytes) == group]
+        points = [point for point in ceilings.linear if (point.multiplication, point.working_set_bytes) == group]
         with tab:
-            _own_ridge(t, ceilings, *group)
+            _own_ridge(t, points[0], ceilings)
             st.plotly_chart(charts.rows_figure(t, points, ceilings), config=charts.CONFIG, key=f"rows_{group}",
                             alt=t("Rate of a multiplication against its rows."))  # fmt: skip
 
 
-def _own_ridge(t: Words, ceilings: Ceilings, dtype: str, working_set_bytes: int) -> None:
+def _own_ridge(t: Words, point: LinearPoint, ceilings: Ceilings) -> None:
     """Why this model's ridge may lie elsewhere than the one named above."""
-    peak = ceilings.peak_flops_per_s.get(dtype)
-    if peak is None:
+    limits = ridge.of_point(point, ceilings)
+    if limits is None:
         return
-    rate = ceilings.bandwidth_at(working_set_bytes)
-    rows = ridge.rows_at_ridge(peak, rate, ridge.WEIGHT_BYTES[dtype])
     st.caption(
         t(
             "A model of {size} is read at {rate} here, so in {dtype} it turns at {rows} rows. A curve that "
             "turns later is a kernel that stays below the roof.",
-            size=t.size(working_set_bytes),
-            rate=t.bandwidth(rate),
-            dtype=dtype,
-            rows=t.number(rows),
+            size=t.size(point.working_set_bytes),
+            rate=t.bandwidth(limits.bytes_per_s),
+            dtype=point.multiplication,
+            rows=t.number(limits.rows),
         )
     )

@@ -98,7 +98,7 @@ def run(run_id: str | None = None, *, decode_ns: tuple[int, ...] = (25_000_000, 
         prompt=Prompt(text="小明把苹果给了 💡\u0000", token_ids=[1, 2, 3, 4]),
         output=Output(text=" w0 w1 w2 w3"[: 3 * len(steps)], token_ids=[each.token_ids[0] for each in steps]),
         steps=steps,
-        summary=summarise(steps, batch=1, dtype="fp32", ceilings=ceilings()),
+        summary=summarise(steps, batch=1, multiplication="fp32", ceilings=ceilings()),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from lap_recorder import Recorder
 
-from engine import ledger, spec
+from engine import kernels, ledger, spec
 from engine.cache import KVCache
 from engine.calibrate_model import for_model, layers_to_walk, weight_bytes
 from engine.ceilings import BandwidthPoint, Ceilings
@@ -175,6 +175,19 @@ def test_measuring_again_replaces_and_another_dtype_is_added(tiny: spec.Spec, me
 def test_a_product_that_beats_the_square_ones_raises_the_peak_and_only_that_one(measured: Ceilings) -> None:
     assert measured.peak_flops_per_s["fp32"] == max(p.flops_per_s for p in measured.linear) > 1.0
     assert measured.peak_flops_per_s["bf16"] == 7e15
+
+
+@pytest.mark.skipif(not kernels.usable(), reason="weights in int8 need the compiled kernels (numba, a POSIX system)")
+def test_matrices_in_another_format_have_a_peak_of_their_own(tiny: spec.Spec, general: Ceilings) -> None:
+    packed = for_model(general, tiny, "fp32", rows=[1, 4], budget_s=1e-9, weights="int8")
+    fastest = max(point.flops_per_s for point in packed.linear)
+    assert {point.multiplication for point in packed.linear} == {"fp32 × int8"}
+    assert packed.peak_flops_per_s == general.peak_flops_per_s | {"fp32 × int8": fastest}
+    assert packed.peak("fp32") == 1.0
+    assert packed.peak("fp32 × int8") == fastest > 1.0
+    assert packed.peak("fp32 × int4") == 1.0
+    faster = packed.model_copy(update={"peak_flops_per_s": {"fp32": 1e15, "fp32 × int8": 1e14}})
+    assert faster.peak("fp32 × int8") == 1e15
 
 
 def test_progress_and_stopping(tiny: spec.Spec, general: Ceilings, measured: Ceilings, told: list[float]) -> None:

@@ -23,7 +23,7 @@ def test_percentiles_are_numpys(values: list[float], percent_: float) -> None:
 
 def test_summary_by_hand() -> None:
     steps = [step(0, 40_000_000), step(1, 25_000_000), step(2, 24_000_000), step(3, 30_000_000)]
-    summary = summarise(steps, batch=3, dtype="fp32", ceilings=MACHINE, datasheet_bytes_per_s=36e9)
+    summary = summarise(steps, batch=3, multiplication="fp32", ceilings=MACHINE, datasheet_bytes_per_s=36e9)
     # 40 ms of prefill, 0.1 ms of sampling, 0.02 ms of detokenizing.
     assert summary.ttft_ms == pytest.approx(40.12)
     assert summary.tpot_ms is not None
@@ -43,7 +43,7 @@ def test_summary_by_hand() -> None:
 
 
 def test_a_run_without_decode_steps_says_only_what_it_can() -> None:
-    summary = summarise([step(0, 40_000_000)], batch=1, dtype="fp32", ceilings=MACHINE)
+    summary = summarise([step(0, 40_000_000)], batch=1, multiplication="fp32", ceilings=MACHINE)
     assert summary.ttft_ms == pytest.approx(40.12)
     assert (summary.tpot_ms, summary.tokens_per_s, summary.mbu, summary.median_abs_error) == (None, None, None, None)
     assert (
@@ -54,9 +54,9 @@ def test_a_run_without_decode_steps_says_only_what_it_can() -> None:
 def test_mbu_takes_the_bandwidth_of_the_working_set() -> None:
     small = step(1, 100_000, weights=500_000, kv_read=0)
     assert small.working_set_bytes == 1_500_000
-    fast = summarise([small], batch=1, dtype="fp32", ceilings=MACHINE).mbu
+    fast = summarise([small], batch=1, multiplication="fp32", ceilings=MACHINE).mbu
     slow = summarise(
-        [small.model_copy(update={"working_set_bytes": 100 * MB})], batch=1, dtype="fp32", ceilings=MACHINE
+        [small.model_copy(update={"working_set_bytes": 100 * MB})], batch=1, multiplication="fp32", ceilings=MACHINE
     ).mbu
     assert fast is not None
     assert slow is not None
@@ -86,6 +86,16 @@ def test_a_compute_bound_step_is_judged_by_the_peaks_spread() -> None:
     assert compute_ns(heavy, MACHINE, "fp32") == pytest.approx(1e9)
     assert flags(heavy, MACHINE, "fp32") == ["beats_roof"]  # 1 % of spread, not 5 %
     assert flags(heavy.model_copy(update={"time_ns": 991_000_000}), MACHINE, "fp32") == []
+
+
+def test_a_step_is_judged_by_the_peak_of_its_own_formats() -> None:
+    """100 GFLOP in 0.5 s: twice what fp32 reaches here, and what products with int8 weights do."""
+    machine = ceilings(peak_flops_per_s={"fp32": 100e9, "fp32 × int8": 200e9})
+    heavy = step(0, 500_000_000, flops=100_000_000_000, predicted_ns=lines(5e8))
+    assert flags(heavy, machine, "fp32") == ["beats_roof"]
+    assert flags(heavy, machine, "fp32 × int8") == []
+    run = summarise([heavy], batch=1, multiplication="fp32 × int8", ceilings=machine)
+    assert run.mfu_prefill == pytest.approx(1.0)
 
 
 def test_a_mixture_is_judged_by_the_experts_it_read_and_not_by_those_expected() -> None:
@@ -119,7 +129,7 @@ def test_a_moved_probe_disturbs_the_run_and_not_its_steps() -> None:
     moved = Probe(before_ns=7_000_000, after_ns=9_800_000, load=None, moved=probe_moved(7_000_000, 9_800_000))
     assert moved.moved == pytest.approx(0.4)
     assert run_flags([step(1, 25_000_000)], moved, MACHINE) == ["disturbed"]
-    words = verdict([step(1, 25_000_000)], batch=1, dtype="fp32", ceilings=MACHINE, probe=moved)
+    words = verdict([step(1, 25_000_000)], batch=1, multiplication="fp32", ceilings=MACHINE, probe=moved)
     assert [str(word) for word in words] == [
         "Disturbed run: a token took 25 ms, and what that went to cannot be said.",
         "The control measurement was 40 % slower after the run than before it.",
@@ -147,7 +157,7 @@ def test_a_machine_that_is_not_as_it_was_measured_is_said(before_ns: int, senten
     probe = Probe(before_ns=before_ns, after_ns=before_ns, load=None)
     measured = [step(1, 25_000_000)]
     assert run_flags(measured, probe, MACHINE) == (["disturbed"] if sentence else [])
-    words = [str(each) for each in verdict(measured, batch=1, dtype="fp32", ceilings=MACHINE, probe=probe)]
+    words = [str(each) for each in verdict(measured, batch=1, multiplication="fp32", ceilings=MACHINE, probe=probe)]
     assert words[1:] == ([sentence] if sentence else [])
     assert words[0].startswith("Disturbed run: a token took" if sentence else "A token takes")
     assert run_flags(measured, probe, ceilings(probe_ns=0)) == []  # ceilings of before there was a probe
@@ -157,7 +167,7 @@ def test_other_programs_disturb_a_run_that_both_probes_missed() -> None:
     still = Probe(before_ns=7_000_000, after_ns=7_000_000, load=None, other_cores=1.02)
     measured = [step(1, 25_000_000)]
     assert run_flags(measured, still, MACHINE) == ["disturbed"]
-    words = verdict(measured, batch=4, dtype="fp32", ceilings=MACHINE, probe=still)
+    words = verdict(measured, batch=4, multiplication="fp32", ceilings=MACHINE, probe=still)
     assert [str(word) for word in words] == [
         "Disturbed run: a step of 4 tokens took 25 ms, and what that went to cannot be said.",
         "During this run other programs used 1.0 of the processor's cores.",
@@ -170,7 +180,7 @@ def test_ceilings_measured_on_a_busy_machine_are_not_believed(changes: dict[str,
     busy = ceilings().model_copy(update=changes)
     measured = [step(1, 25_000_000)]
     assert run_flags(measured, None, busy) == ["disturbed"]
-    words = [str(word) for word in verdict(measured, batch=1, dtype="fp32", ceilings=busy)]
+    words = [str(word) for word in verdict(measured, batch=1, multiplication="fp32", ceilings=busy)]
     assert words[0] == "Disturbed run: a token took 25 ms, and what that went to cannot be said."
     assert words[1].startswith("The machine was busy when it was measured")
 
@@ -179,7 +189,7 @@ def test_ceilings_measured_on_a_busy_machine_are_not_believed(changes: dict[str,
 
 
 def decode_verdict(measured: Step, *, batch: int = 1) -> str:
-    return str(verdict([measured], batch=batch, dtype="fp32", ceilings=MACHINE)[0])
+    return str(verdict([measured], batch=batch, multiplication="fp32", ceilings=MACHINE)[0])
 
 
 def test_weights_bind() -> None:
@@ -232,7 +242,7 @@ def test_what_nothing_explains_is_not_explained() -> None:
 
 def test_the_impossible_is_said_and_not_explained_away() -> None:
     fast = step(1, 10_000_000, flags=["beats_roof"])
-    words = [str(each) for each in verdict([fast], batch=1, dtype="fp32", ceilings=MACHINE)]
+    words = [str(each) for each in verdict([fast], batch=1, multiplication="fp32", ceilings=MACHINE)]
     assert words[0] == (
         "A token takes 10 ms, less than the 20 ms that its 360 MB and 200 MFLOP need at the rates measured here: "
         "measure this machine again before trusting this run."
