@@ -8,6 +8,8 @@ nothing is imported before it is asked for.
 from __future__ import annotations
 
 import argparse
+import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -34,10 +36,13 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
+    _open_what_is_closed()
     arguments = parser().parse_args(argv)
-    command = getattr(import_module(COMMANDS[arguments.command]), arguments.command)
     try:
-        return int(command(arguments) or 0)
+        command = getattr(import_module(COMMANDS[arguments.command]), arguments.command)
+        code = int(command(arguments) or 0)
+        sys.stdout.flush()
+        return code
     except LabError as error:
         from engine.commands._output import plain
 
@@ -47,9 +52,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("error: interrupted.", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # The reader (head, say) has gone: nothing is left to say. Python would complain again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_stdout()  # the reader (head, say) has gone: nothing is left to say
         return 1
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _give_up_stdout()
+        print("error: no space is left where the output goes.", file=sys.stderr)
+        return 1
+
+
+def _open_what_is_closed() -> None:
+    """What goes to a stream that the caller closed is lost: Python would write it to the other one."""
+    if sys.stdout is None:
+        sys.stdout = io.StringIO()
+    if sys.stderr is None:
+        sys.stderr = io.StringIO()
+
+
+def _give_up_stdout() -> None:
+    """What is still to be written goes nowhere; Python would complain again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parser() -> argparse.ArgumentParser:

@@ -49,7 +49,7 @@ def read(content: bytes) -> AnyRecord:
     found = document(content)
     if "kind" not in found and "steps" in found:
         raise LabError("The file holds a run, not an experiment: open it on Live run, or with `runs import`.")
-    if "kind" not in found:
+    if not isinstance(found.get("kind"), str):
         raise LabError("The file is JSON but not an experiment of this lab: it has no field named kind.")
     try:
         record = _RECORDS.validate_python({**found, "imported_at": now()})

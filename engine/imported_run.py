@@ -101,6 +101,8 @@ def _check_end(run: Run) -> None:
         "cancelled": stopped_by in (None, "cancelled"),
         "failed": run.error is not None and stopped_by is None,
     }[run.state]
+    if run.state == "done" and (run.model is None or run.device is None):
+        raise LabError("The run is marked as done, but does not say which model ran, and on what.")
     if not fits or count > asked or (stopped_by == "length" and count != asked):
         raise LabError(
             "The run is marked as {state} with {count} of at most {asked} steps, which does not fit with how its "

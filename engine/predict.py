@@ -131,7 +131,7 @@ def roof_of(device: DeviceLike, formats: Formats) -> tuple[Roof, str]:
 def _check(name: str, value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_TOKENS:
         raise LabError(
-            "The {name} is {value}; it has to be a whole number from 1 to {most}.",
+            "The value of {name} is {value}; it has to be a whole number from 1 to {most}.",
             name=name,
             value=str(value),
             most=MOST_TOKENS,

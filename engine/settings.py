@@ -55,17 +55,26 @@ def kernels() -> str | None:
     return configured
 
 
+MOST_THREADS_EACH = 4
+"""Threads for each processor: beyond that they only wait for one another, and soon none can be started."""
+
+
 def threads() -> int:
     """Threads for the engine: as configured, else the physical cores this process may run on.
 
     Raises:
-        LabError: ROOFLINE_LAB_THREADS is not a whole number of at least 1.
+        LabError: ROOFLINE_LAB_THREADS is not a whole number of at least 1, or is more than this machine has use for.
     """
     configured = os.environ.get("ROOFLINE_LAB_THREADS")
     if configured:
-        if not configured.isdecimal() or int(configured) < 1:
+        most = MOST_THREADS_EACH * (os.cpu_count() or 1)
+        if not configured.isdecimal() or not 1 <= int(configured[:20]) <= most:
             raise LabError(
-                "ROOFLINE_LAB_THREADS is {value}; it has to be a whole number of at least 1.", value=configured
+                "ROOFLINE_LAB_THREADS is {value}; it has to be a whole number from 1 to {most}, {each} for each "
+                "processor of this machine.",
+                value=configured[:40],
+                most=most,
+                each=MOST_THREADS_EACH,
             )
         return int(configured)
     physical = psutil.cpu_count(logical=False) or 1

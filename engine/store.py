@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from sqlalchemy import Column, Integer, MetaData, String, Table, Text, delete, insert, select
@@ -113,6 +113,7 @@ class RunRow(BaseModel):
         )
 
 
+Kept = TypeVar("Kept", bound=BaseModel)
 Rows = list[RunRow]  # inside Store, the word list means its method
 ExperimentRows = list[ExperimentRow]
 
@@ -163,7 +164,7 @@ class Store:
         if model is not None:
             query = query.where(_RUNS.c.model == model)
         with self._transaction() as connection:
-            rows = [RunRow.model_validate_json(row) for row in connection.execute(query).scalars()]
+            rows = _readable(RunRow, connection.execute(query).scalars())
         return (rows + shipped(model))[:limit]
 
     def put_experiment(self, record: AnyRecord) -> None:
@@ -213,7 +214,7 @@ class Store:
             query = query.where(_EXPERIMENTS.c.model == model)
         newest = query.order_by(_EXPERIMENTS.c.created_at.desc(), _EXPERIMENTS.c.id).limit(limit)
         with self._transaction() as connection:
-            return [ExperimentRow.model_validate_json(row) for row in connection.execute(newest).scalars()]
+            return _readable(ExperimentRow, connection.execute(newest).scalars())
 
     def put_ceilings(self, ceilings: Ceilings) -> None:
         """Keep ceilings for their device in place of earlier ones, which live on in the runs that used them."""
@@ -223,11 +224,11 @@ class Store:
             connection.execute(insert(_CEILINGS).values(key=key, document=ceilings.model_dump_json()))
 
     def ceilings(self, key: str) -> Ceilings | None:
-        """The ceilings kept for this key (see `Ceilings.key`), or None."""
+        """The ceilings kept for this key (see `Ceilings.key`), or None where none are that this version reads."""
         query = select(_CEILINGS.c.document).where(_CEILINGS.c.key == key).order_by(_CEILINGS.c.number.desc())
         with self._transaction() as connection:
-            document = connection.execute(query.limit(1)).scalar()
-        return None if document is None else Ceilings.model_validate_json(document)
+            documents = connection.execute(query.limit(1)).scalars()
+            return next(iter(_readable(Ceilings, documents)), None)
 
     def check_writable(self) -> None:
         """Write something and take it back; a LabError says why that does not work."""
@@ -273,6 +274,15 @@ def open_store(url: str | None = None) -> Store:
         LabError: the URL is none, or names a database the lab has no driver for.
     """
     return Store(parse_url(settings.store_url() if url is None else url))
+
+
+def _readable(kind: type[Kept], documents: Iterable[str]) -> list[Kept]:
+    """Those that this version of the lab reads: one that is damaged, or another's, keeps no others from being shown."""
+    found = []
+    for document in documents:
+        with suppress(ValidationError):
+            found.append(kind.model_validate_json(document))
+    return found
 
 
 def _row_of(run: Run) -> dict[str, str]:

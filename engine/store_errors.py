@@ -39,7 +39,7 @@ def explain(error: SQLAlchemyError, url: URL) -> LabError:
     where = shown(url)
     if any(sign in said for sign in _FULL):
         return LabError(
-            "The disk that holds the store of runs ({where}) is full: nothing was written; make room and save again.",
+            "The disk that holds the store of runs ({where}) is full: nothing was written; make room on it.",
             where=where,
         )
     if any(sign in said for sign in _CORRUPT):

@@ -150,8 +150,8 @@ class Supervisor:
         self.nudge()
 
     def _give_job(self) -> None:
-        if self.state != "ready" or self._process is None:
-            return
+        if self.state != "ready" or self._process is None or self._killed_for is not None:
+            return  # one that is about to die takes no job with it
         job = self._director.next_job(self.devices)
         if job is not None:
             self._job, self.state = job, "busy"

@@ -15,6 +15,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
+from engine.errors import LabError
 from engine.random_weights import RandomTensors
 from engine.source import Source
 from engine.stored import Meant, meant
@@ -49,6 +50,13 @@ def tensors(source: Source, dtype: torch.dtype | None = None) -> Mapping[str, Te
         return RandomTensors(shapes, dtype or torch.float32, zero_centred=source.spec.recipe.zero_centred)
     stored = inspect(source.weight_files())
     found = meant(stored, source.config)
+    announced = source.spec.quantization
+    if announced is not None and all(len(tensor.parts) == 1 for tensor in found.values()):
+        raise LabError(
+            "The config says that the weights are stored as {format}, but no file holds a tensor in that format; "
+            "remove quantization_config.",
+            format=announced.format,
+        )
     fitting.check(
         source.spec,
         {name: tensor.shape for name, tensor in found.items()},

@@ -52,6 +52,7 @@ class WorkerProcess:
 
     def __init__(self, hear: Callable[[Heard | Ended], None], command: Sequence[str] = COMMAND) -> None:
         threads = str(settings.threads())
+        settings.kernels()  # refused here in one sentence, and not by a process that cannot start
         self._hear = hear
         self._commands: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)

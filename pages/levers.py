@@ -111,7 +111,7 @@ if shown is not None:
     choose(shown)
     try:
         forecast, is_kept = lever_results.forecast_of(shown)
-        results = lever_results.results(shown, forecast)
+        results, failures = lever_results.results(shown, forecast), lever_results.failures(forecast)
     except LabError as error:
         st.error(plain(t.sentence(error.sentence)), icon=":material/error:")
     else:
@@ -137,7 +137,7 @@ if shown is not None:
             st.caption(t("Predicted {when}, before any of the measurements.", when=t.moment(forecast.created_at)))
         unsure = is_unsure(shown)
         lever_chart.own(t, forecast, results, unsure=unsure)
-        lever_view.table(t, forecast, results, pull=pull, can_measure=here and not busy, unsure=unsure)
+        lever_view.table(t, forecast, results, failures, pull=pull, can_measure=here and not busy, unsure=unsure)
         st.subheader(t("Another device, another model"))
         st.caption(
             t(

@@ -8,7 +8,7 @@ from engine import broker
 from engine.errors import LabError
 from engine.record import FINAL_STATES, Run, RunView
 from engine.request import check
-from pages._parts import components, controls, prompt_tokens, room, runs, session, summary
+from pages._parts import components, controls, own_work, prompt_tokens, room, runs, session, summary
 from pages._parts.folded import folded
 from pages._parts.links import build_link
 from pages._parts.live_data import live_data
@@ -54,7 +54,9 @@ def others(going: RunView | None, mine: str | None) -> None:
     """What the reader's buttons do while a run goes on that is not the one on show, or not theirs."""
     if mine is not None and (run is None or mine != run.id):
         link = build_link("", run=mine, language=t.language)
-        st.caption(t("Your own run is still going: [show it]({link}).", link=link))
+        own_work.wait(
+            t("Your own run is still going: [show it]({link}).", link=link), lambda: lab.active_run(me) == mine
+        )
     if mine is not None:
         return
     machine = lab.machine()

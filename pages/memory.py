@@ -99,13 +99,15 @@ def crossings(t: Words, view: scene.Scene) -> None:
             ),
             help=t(terms.REPLACED),
         )
-    st.caption(
-        t(
-            "Orange grows with every token, purple stays. Left of the red line the state is the heavier of the "
-            "two, right of it the cache. Moved and held cross at different contexts, because a state is both "
-            "read and written at each step."
+    if moved is not None:
+        st.caption(
+            t(
+                "Orange grows with every token, purple stays. In the upper chart the state weighs more left of the red "
+                "line, the cache right of it; a state counts twice there, read and written at each step. In the lower "
+                "chart the red line is where the state holds as much as the cache that it saves (dashed) would; the "
+                "model's own cache is as large further to the right."
+            )
         )
-    )
 
 
 scene_controls.seed("memory", NAMES)

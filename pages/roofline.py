@@ -35,6 +35,7 @@ def numbers(t: Words, asked: Asked, document: dict[str, Any]) -> None:
     prefill, decode, limits, capacity = (document[part] for part in ("prefill", "decode", "limits", "capacity"))
     attention, limit = decode["attention"]["intensity"], limits["intensity_at_infinite_batch"]
     bound_from = limits["compute_bound_prompt_tokens"]
+    reached = f"T ≥ {t.number(bound_from)}" if bound_from else t("no prompt reaches it")
     scene_parts.metrics(
         [
             (
@@ -64,7 +65,7 @@ def numbers(t: Words, asked: Asked, document: dict[str, Any]) -> None:
             (
                 t("Ridge"),
                 t.number(document["ridge_flop_per_byte"], 0),
-                f"{asked.dtype}, {f'T ≥ {t.number(bound_from)}' if bound_from else t('no prompt reaches it')}",
+                f"{asked.dtype}, {reached}",
                 t(terms.RIDGE),
             ),
             (

@@ -41,7 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
         for note in record.model.notes if record.model is not None else []:
             print(f"note: {note}", file=sys.stderr)
         print_summary(record, file=sys.stderr)
-        print(f"run {record.id}", file=sys.stderr)
+        if unsaved is None:
+            print(f"run {record.id}", file=sys.stderr)
     code = _exit_code(record)
     if unsaved is not None:
         raise LabError.from_sentence(unsaved)
@@ -100,6 +101,8 @@ def _exit_code(record: Run) -> int:
         return 0
     if record.error is not None:
         raise LabError.from_sentence(record.error)
+    if not record.steps:
+        raise LabError("The run was cancelled before its first step; it is kept as run {id}.", id=record.id)
     raise LabError(
         "The run was cancelled after {steps} steps; they are kept as run {id}.", steps=len(record.steps), id=record.id
     )

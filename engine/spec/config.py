@@ -111,7 +111,7 @@ class Fields:
             isinstance(item, int) and not isinstance(item, bool) for item in value
         ):
             raise LabError(
-                "The config's {key} is {value}; it has to be a list of layer numbers.", key=key, value=_show(value)
+                "The config's {key} is {value}; it has to be a list of whole numbers.", key=key, value=_show(value)
             )
         return value
 

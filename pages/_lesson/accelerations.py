@@ -77,7 +77,7 @@ MAP: tuple[Acceleration, ...] = (
         N_("Only what is filled takes room: at a context of 4,096 {largest_batch_4096} requests fit again."),
         N_(
             "The one who waits gains nothing: each of the 58 gets {rate_58_each} tokens a second, alone it "
-            "were {rate_1}."
+            "would get {rate_1}."
         ),
         {"largest_batch_4096": 0, "rate_58_each": 1, "rate_1": 1},
         "batch",

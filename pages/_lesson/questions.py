@@ -185,7 +185,7 @@ def _batch(t: Words, known: Known) -> Asked:
     alone, shared = lesson.figure("rate_1"), lesson.figure("rate_58")
     answers = [
         predicted(t, t("58 together, predicted"), shared),
-        predicted(t, t("58 times one, were everything shared"), alone * lesson.CROWD),
+        predicted(t, t("58 times one, if everything were shared"), alone * lesson.CROWD),
     ]
     if known.batch is not None:
         here = known.batch
@@ -250,7 +250,10 @@ def _still_open(t: Words, known: Known) -> Asked:
         },
         ("bits",),
         answers,
-        t("Fewer bytes help whoever waits. A batch helps the server, not the one reader."),
+        t(
+            "Fewer bytes help whoever waits. A batch helps the server, not the one reader. (Not × 4: the four bits "
+            "come with scales, and embedding and head keep their sixteen.)"
+        ),
     )
 
 

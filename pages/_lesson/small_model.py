@@ -30,7 +30,7 @@ def show(t: Words) -> None:
         st.markdown(_difference(t, before, own, after))
     with st.container(horizontal=True):
         asked = {"model": SMALL, "length": "64", "batch": "1", "lang": t.language}
-        st.page_link("live_run.py", label=t("Run it here"), icon=":material/play_arrow:", query_params=asked)
+        st.page_link("live_run.py", label=t("Run it here"), icon=":material/arrow_forward:", query_params=asked)
         if kept is not None:
             query = {"run": kept.id, "lang": t.language}
             st.page_link(

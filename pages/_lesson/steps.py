@@ -91,7 +91,7 @@ STEPS: tuple[Step, ...] = (
             "embeddings is only looked up, so it does not count; image part and draft layer are not used.)"
         ),
         N_(
-            "Read only the row *compute alone* for now. Exchange the two cards with **Swap** and see what "
+            "Read only the figure *compute alone* for now. Exchange the two cards with **Swap** and see what "
             "compute promises for the other one."
         ),
         N_(
@@ -112,7 +112,7 @@ STEPS: tuple[Step, ...] = (
             "Qwen3.8-27B are {weight_gb} GB. So each new token brings all of them in again, on an H100 at "
             "{h100_tb_per_s} TB/s."
         ),
-        N_("Now read the row *bytes alone*. Then choose the H200 as the card after, and compare its two rows."),
+        N_("Now read the figure *bytes alone*. Then choose the H200 as the card after, and compare its two figures."),
         N_(
             "Bytes allow {weights_only_rate} tokens a second, and {compute_used_percent} % of the compute is "
             "in use. The H200 has the same compute as the H100 and more bandwidth: it writes "
@@ -239,7 +239,7 @@ STEPS: tuple[Step, ...] = (
         ),
         N_(
             "58 sequences write {rate_58} tokens a second together, one alone {rate_1} (by its weights alone, "
-            "without cache and state, it were {weights_only_rate}). Then memory is full: each "
+            "without cache and state, it would be {weights_only_rate}). Then memory is full: each "
             "[holds](term:held) {held_mb_4096} MB. (It is less than what is [moved](term:moved), because a state is "
             "held once but moved twice, in and out.) And were there room: the intensity stands at {intensity_58} and "
             "never passes {limit_intensity_4096}, far from the H100's ridge at {ridge}."
@@ -289,14 +289,14 @@ STEPS: tuple[Step, ...] = (
             "you have seen."
         ),
         N_(
-            "Go down the map: each step has the number that forced it, and a link to where you can try it. At its "
-            "end a very small model is run, which waits for something else. What helps a run on this machine, and by "
-            "how much, is on *Levers*."
+            "Go down the map: each step has the number that forced it, and nearly each a link to where you can try "
+            "it. At its end a very small model is run, which waits for something else. What helps a run on this "
+            "machine, and by how much, is on *Levers*."
         ),
         N_(
             "Fewer bytes, more rows for each reading, more tokens for each step: there is no fourth way. What "
-            "remains open is where hundreds of caches go in one memory, and how one token is picked from the "
-            "scores."
+            "this path leaves open is where hundreds of caches go in one memory, and how one token is picked from "
+            "the scores."
         ),
         minutes=5,
     ),

@@ -17,6 +17,8 @@ from pages._parts.words import Words
 
 LONGER = 1.25
 """From which ratio of reading to writing a run no longer shows that both take about as long."""
+EXPLAINED = 1.5
+"""Up to how many times what the ridge says of it a reading may take, to be explained by the ridge alone."""
 
 
 def ask(t: Words, known: Known) -> dict[str, Any]:
@@ -71,28 +73,34 @@ def _longer_prompt(t: Words, known: Known) -> str:
             "else than the weights took time as well.",
             **said,
         )
+    longer = t(
+        "The run on show read {rows} tokens at once, not four, and took {factor} times as long for them as for one "
+        "written token.",
+        **said,
+    )
     dtype = DTYPES.get(run.request.dtype or "", "")
     own = ridge.of_ceilings(run.ceilings).get(dtype) if run.ceilings is not None and run.ceilings.bandwidth else None
     if own is None or run.request.weights is not None:
-        return t(
-            "The run on show read {rows} tokens at once, not four, and took {factor} times as long for them as for "
-            "one written token.",
-            **said,
+        return longer
+    named = ridge_words.rows(t, own, dtype)
+    if phases.prompt_tokens <= own:
+        why = t(
+            "They are fewer than the ridge of its machine, {ridge}; but a ridge counts with the fastest "
+            "multiplication, and with so few rows the kernels are slower.",
+            ridge=named,
         )
-    said["ridge"] = ridge_words.rows(t, own, dtype)
-    if phases.prompt_tokens > own:
-        return t(
-            "The run on show read {rows} tokens at once, not four, and took {factor} times as long for them as for "
-            "one written token: they are more than the ridge of its machine, {ridge}, so their arithmetic takes longer "
-            "than the bytes.",
-            **said,
+    elif phases.prefill_ns / phases.decode_ns <= EXPLAINED * phases.prompt_tokens / own:
+        why = t(
+            "They are more than the ridge of its machine, {ridge}, so their arithmetic takes longer than the bytes.",
+            ridge=named,
         )
-    return t(
-        "The run on show read {rows} tokens at once, not four, and took {factor} times as long for them as for one "
-        "written token. They are fewer than the ridge of its machine, {ridge}; but a ridge counts with the fastest "
-        "multiplication, and with so few rows the kernels are slower.",
-        **said,
-    )
+    else:
+        why = t(
+            "They are more than the ridge of its machine, {ridge}, but that explains a part of it only: a ridge counts "
+            "with the fastest multiplication, and with so few rows the kernels are slower.",
+            ridge=named,
+        )
+    return t.paragraph([longer, why])
 
 
 def _shorter_prompt(t: Words, known: Known) -> str:

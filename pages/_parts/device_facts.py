@@ -72,21 +72,21 @@ def _verdict(t: Words, before: Estimate, after: Estimate, change: Change) -> str
     }
     if before.bound == after.bound == "memory":
         return t(
-            "From {old} to {new} the step goes from **{time}** to **{then}** at best: × {both}. Bytes take longer "
-            "than compute on both cards, so the step follows the estimate by **bytes**; compute alone would have "
-            "promised × {compute}.",
+            "From {old} to {new} the step goes from **{time}** to **{then}** at best, × {both} the speed. Bytes take "
+            "longer than compute on both cards, so the step follows the estimate by **bytes**; compute alone would "
+            "have promised × {compute}.",
             **said,
         )
     if before.bound == after.bound == "compute":
         return t(
-            "From {old} to {new} the step goes from **{time}** to **{then}** at best: × {both}. Compute takes longer "
-            "than bytes on both cards, so the step follows the estimate by **compute**; bytes alone would have "
-            "promised × {bytes}.",
+            "From {old} to {new} the step goes from **{time}** to **{then}** at best, × {both} the speed. Compute "
+            "takes longer than bytes on both cards, so the step follows the estimate by **compute**; bytes alone would "
+            "have promised × {bytes}.",
             **said,
         )
     return t(
-        "From {old} to {new} the step goes from **{time}** to **{then}** at best: × {both}. The slower part changes "
-        "from one card to the other, so the step follows neither estimate alone (compute × {compute}, bytes × "
+        "From {old} to {new} the step goes from **{time}** to **{then}** at best, × {both} the speed. The slower part "
+        "changes from one card to the other, so the step follows neither estimate alone (compute × {compute}, bytes × "
         "{bytes}).",
         **said,
     )

@@ -21,7 +21,7 @@ from engine.imported import imported_at
 from engine.judging import run_flags, unsteady
 from engine.shapes import ShapeRecord
 from engine.sweeps import SweepRecord
-from pages._parts import components, machine_facts, scene_parts, session
+from pages._parts import components, machine_facts, own_work, scene_parts, session
 from pages._parts.links import parse_run
 from pages._parts.plain import plain
 from pages._parts.words import Words
@@ -99,7 +99,10 @@ def buttons(t: Words, request: Callable[[], AnyRequest]) -> None:
         disabled=mine is not None or run is not None,
     )
     if run is not None:
-        st.caption(t("Your own run is still going; it has to end first."))
+        own_work.wait(t("Your own run is still going; it has to end first."), lambda: lab.active_run(me) == run)
+    elif mine is not None and mine not in st.query_params.to_dict().values():
+        said = t("A measurement of yours is still going; it has to end first.")
+        own_work.wait(said, lambda: lab.experiments.active(me) == mine)
     said = st.session_state.pop(PROBLEM, None)
     if said is not None:
         st.error(plain(t.sentence(said)), icon=":material/error:")

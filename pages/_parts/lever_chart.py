@@ -18,17 +18,25 @@ from pages._parts.words import Words
 def own(t: Words, forecast: LeversRecord, results: dict[str, Result], *, unsure: bool) -> None:
     """What this run would gain, predicted and measured: times the tokens a second it had.
 
-    unsure: each predicted bar says that it is.
+    unsure: each predicted bar says that it is; a measured one says it of itself.
     """
     shown = [lever for lever in reversed(forecast.levers) if lever.kind in PULLED]
-    found = [results[lever.name].gain if lever.name in results else None for lever in shown]
+    answers = [results.get(lever.name) for lever in shown]
+    found = [None if answer is None else answer.gain for answer in answers]
     legend = [entry("predicted", t("predicted"), "frame", figures.TEXT, t(terms.FORETOLD))]
     if any(gain is not None for gain in found):
         legend.append(entry("measured", t("measured"), "box", palette.DECODE, t(terms.MEASURED_STEPS)))
     names = [_of_the_run(t, lever) for lever in shown]
     bars = [
-        _bars(t, names, found, "measured", color=palette.DECODE),
-        _bars(t, names, [lever.gain for lever in shown], "predicted", unsure=unsure, **_outline(figures.TEXT)),
+        _bars(
+            t,
+            names,
+            found,
+            "measured",
+            [answer is not None and answer.disturbed for answer in answers],
+            color=palette.DECODE,
+        ),
+        _bars(t, names, [lever.gain for lever in shown], "predicted", [unsure] * len(shown), **_outline(figures.TEXT)),
     ]
     gains = [lever.gain for lever in shown] + [gain for gain in found if gain is not None]
     _draw(t, bars, gains, legend, len(shown), t("the run as it was"),
@@ -43,7 +51,7 @@ def replaced(t: Words, forecast: LeversRecord, *, unsure: bool) -> None:
         entry("replaced", t("predicted, against what it replaces"), "frame", palette.WEIGHTS, t(terms.FORETOLD)),
     ]
     gains = [lever.gain for lever in shown]
-    bars = [_bars(t, names, gains, "replaced", unsure=unsure, **_outline(palette.WEIGHTS))]
+    bars = [_bars(t, names, gains, "replaced", [unsure] * len(gains), **_outline(palette.WEIGHTS))]
     _draw(t, bars, gains, legend, len(shown), t("what it replaces"),
           t("What another device or another model is predicted to give against the one it replaces."),
           "replaced_figure")  # fmt: skip
@@ -54,10 +62,10 @@ def _outline(colour: str) -> dict[str, Any]:
 
 
 def _bars(
-    t: Words, names: Sequence[str], values: Sequence[float | None], group: str, *, unsure: bool = False, **marker: Any
+    t: Words, names: Sequence[str], values: Sequence[float | None], group: str, unsure: Sequence[bool], **marker: Any
 ) -> dict[str, Any]:
     doubt = t("unsure")
-    mark = f" ({doubt})" if unsure else ""
+    marks = [f" ({doubt})" if each else "" for each in unsure]
     return {
         "type": "bar",
         "orientation": "h",
@@ -65,7 +73,9 @@ def _bars(
         "x": list(values),
         "legendgroup": group,
         "marker": marker,
-        "text": [None if value is None else f"× {t.number(value)}{mark}" for value in values],
+        "text": [
+            None if value is None else f"× {t.number(value)}{mark}" for value, mark in zip(values, marks, strict=True)
+        ],
         "textposition": "outside",
         "constraintext": "none",
         "textfont": {"size": 11},

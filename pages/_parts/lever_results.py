@@ -8,7 +8,8 @@ from functools import lru_cache
 
 from engine import broker, levers, lookups
 from engine.ceilings import Ceilings
-from engine.errors import LabError
+from engine.errors import LabError, Sentence
+from engine.experiment_record import AnyRecord
 from engine.imported import imported_at
 from engine.judging import run_flags
 from engine.lever_outcome import mark
@@ -21,11 +22,16 @@ LISTED = 60
 
 @dataclass(frozen=True)
 class Result:
-    """What one lever gave here. link: its kind and id. same: for drafts, whether the tokens were greedy's."""
+    """What one lever gave here. link: its kind and id.
+
+    Of drafts: against_tokens_per_s is what the same measurement gave without them, and what the gain is over; same
+    says whether the tokens were greedy's.
+    """
 
     measured: Foretold
     gain: float
     link: tuple[str, str]
+    against_tokens_per_s: float | None = None
     acceptance: float | None = None
     passes: int | None = None
     same: bool | None = None
@@ -90,12 +96,25 @@ def results(run: Run, forecast: LeversRecord) -> dict[str, Result]:
                     Foretold(step_ns=1e9 / record.tokens_per_s, tokens_per_s=record.tokens_per_s),
                     record.gain,
                     ("lookup", record.id),
+                    record.greedy_tokens_per_s,
                     record.acceptance,
                     len(record.points),
                     record.same_as_greedy,
                     disturbed=record.ceilings is not None and bool(run_flags([], record.probe, record.ceilings)),
                 )
     return found
+
+
+def failures(forecast: LeversRecord) -> dict[str, Sentence]:
+    """Why the newest measurement of a lever failed, where it did; one that worked since then takes that back."""
+    lab, newest = broker.current(), dict[str, Run | AnyRecord | None]()
+    for row in lab.runs(LISTED, forecast.request.model):
+        if row.forecast == forecast.id and row.lever not in newest:
+            newest[row.lever] = lab.record(row.id) if row.state == "failed" else None
+    for experiment in lab.experiments.newest("lookup", LISTED, forecast.request.model):
+        if experiment.belongs_to == forecast.id and "lookup" not in newest:
+            newest["lookup"] = lab.experiments.record(experiment.id) if experiment.state == "failed" else None
+    return {name: record.error for name, record in newest.items() if record is not None and record.error is not None}
 
 
 def _of_run(run: Run) -> Foretold | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from engine import quality
+from engine.errors import Sentence
 from engine.lever_outcome import miss
 from engine.lever_record import PULLED, Lever, LeversRecord
 from pages._parts import session, terms
@@ -14,13 +15,14 @@ from pages._parts.lever_results import Result
 from pages._parts.plain import plain
 from pages._parts.words import Words
 
-WIDTHS = [5, 3, 3, 2]
+WIDTHS = [9, 6, 6, 5]
 
 
 def table(
     t: Words,
     forecast: LeversRecord,
     results: dict[str, Result],
+    failures: dict[str, Sentence],
     *,
     pull: Callable[[str], None],
     can_measure: bool,
@@ -36,23 +38,31 @@ def table(
     )
     with st.container(border=True):
         what, predicted, found, _ = st.columns(WIDTHS)
-        what.markdown(f"**{t('The run as it was')}**")
+        what.markdown(t("**The run as it was**"))
         predicted.markdown(t("predicted: **{rate} tokens/s**", rate=t.number(own.tokens_per_s)))
         found.markdown(t("measured: **{rate} tokens/s**", rate=t.number(measured.tokens_per_s)))
     for lever in forecast.levers:
         if lever.kind in PULLED:
-            _row(t, lever, results.get(lever.name), pull, can_measure=can_measure, unsure=unsure)
+            failure = failures.get(lever.name)
+            _row(t, lever, results.get(lever.name), failure, pull, can_measure=can_measure, unsure=unsure)
 
 
 def replaced(t: Words, forecast: LeversRecord, *, unsure: bool) -> None:
     """What is not this run made faster, but another device or model in place of one."""
     for lever in forecast.levers:
         if lever.kind not in PULLED:
-            _row(t, lever, None, lambda _name: None, can_measure=False, unsure=unsure)
+            _row(t, lever, None, None, lambda _name: None, can_measure=False, unsure=unsure)
 
 
 def _row(
-    t: Words, lever: Lever, result: Result | None, pull: Callable[[str], None], *, can_measure: bool, unsure: bool
+    t: Words,
+    lever: Lever,
+    result: Result | None,
+    failure: Sentence | None,
+    pull: Callable[[str], None],
+    *,
+    can_measure: bool,
+    unsure: bool,
 ) -> None:
     with st.container(border=True):
         what, predicted, found, button = st.columns(WIDTHS)
@@ -80,6 +90,8 @@ def _row(
                     args=(lever.name,),
                     disabled=not can_measure,
                 )
+        if failure is not None:
+            st.error(plain(t.sentence(failure)), icon=":material/error:")
 
 
 def _quality(t: Words, lever: Lever) -> None:
@@ -116,10 +128,13 @@ def _found(t: Words, lever: Lever, result: Result | None) -> None:
         st.markdown(t("not measured yet") if lever.request is not None else "–")
         return
     name, record_id = result.link
+    doubt = t("unsure")
     lines = [
-        t("measured **× {gain}**", gain=t.number(result.gain)),
+        t("measured **× {gain}**", gain=t.number(result.gain)) + (f" ({doubt})" if result.disturbed else ""),
         t("{rate} tokens/s", rate=t.number(result.measured.tokens_per_s)),
     ]
+    if result.against_tokens_per_s is not None:
+        lines.append(t("against {rate} one token at a time, in turn", rate=t.number(result.against_tokens_per_s)))
     if result.passes is not None:
         kept = t.percent(result.acceptance or 0.0)
         lines.append(
@@ -128,11 +143,14 @@ def _found(t: Words, lever: Lever, result: Result | None) -> None:
     st.markdown("  \n".join(lines))
     if result.same is not None:
         st.caption(
-            t("Every token is greedy's own.") if result.same else t("The tokens differ from greedy's: a defect.")
+            t("Every token is the one that was written without drafts.")
+            if result.same
+            else t("The tokens differ from greedy's: a defect.")
         )
     st.caption(plain(t.sentence(miss(lever, result.gain, disturbed=result.disturbed))))
     if name == "run":
-        st.markdown(f"[{t('the run')}]({session.base_path()}/?run={record_id}&lang={t.language})")
+        said = t("the run")
+        st.markdown(f"[{said}]({session.base_path()}/?run={record_id}&lang={t.language})")
     else:
         base = f"{session.base_path()}/api/experiments/{record_id}"
         st.markdown(f"[JSON]({base}.json) · [CSV]({base}.csv)")

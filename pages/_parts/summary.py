@@ -41,7 +41,7 @@ def headline(t: Words, run: Run, *, is_elsewhere: bool) -> None:
             if run.ceilings is not None:
                 machine_facts.unsteady_ceilings(t, run.ceilings)
             if run.ceilings is not None and was_busy(run.ceilings):
-                st.page_link("machine.py", label=t("Measure this machine again"), icon=":material/straighten:")
+                st.page_link("machine.py", label=t("Measure this machine again"), icon=":material/arrow_forward:")
     notes = run.model.notes if run.model is not None else []
     for note in notes:
         st.text(t.sentence(note))

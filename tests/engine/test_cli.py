@@ -5,10 +5,12 @@ import csv
 import io
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -213,6 +215,36 @@ def test_check_passes_here_and_fails_with_a_reason_where_the_store_cannot_be_wri
     store = next(result for result in json.loads(done.stdout) if result["check"] == "store")
     assert not store["ok"]
     assert store["detail"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("arguments", [("hardware",), ("hardware", "--json"), (*TINY, "--json")])
+def test_output_that_finds_no_room_is_one_line(home, arguments):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "engine", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=240,
+            env={**os.environ, "ROOFLINE_LAB_HOME": str(home)},
+        )
+    assert_one_line_of_error(done, "no space is left")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell that closes streams")
+def test_a_closed_stream_gets_nothing_and_the_other_its_own(home):
+    def shell(closed):
+        line = " ".join(shlex.quote(word) for word in (sys.executable, "-m", "engine", *TINY, "--json"))
+        environment = {**os.environ, "ROOFLINE_LAB_HOME": str(home)}
+        return subprocess.run(
+            ["sh", "-c", f"{line} {closed}"], capture_output=True, text=True, timeout=240, env=environment
+        )
+
+    assert json.loads(shell("2>&-").stdout)["state"] == "done"
+    silent = shell(">&-")
+    assert silent.returncode == 0
+    assert "Traceback" not in silent.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send to one process")

@@ -224,6 +224,22 @@ def test_a_damaged_record_is_said(tmp_path: Path) -> None:
         store.get(kept.id)
 
 
+def test_what_cannot_be_read_keeps_no_others_from_being_shown(tmp_path: Path) -> None:
+    path, here = tmp_path / "lab.db", ceilings()
+    store = open_store(f"sqlite:///{path}")
+    first, second = run(), run("another1run2")
+    store.put(first)
+    store.put(second)
+    store.put_ceilings(here)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE runs SET row = '{}' WHERE id = ?", (first.id,))
+        connection.execute("UPDATE ceilings SET document = 'nonsense'")
+    assert [row.id for row in store.list(10) if not row.shipped] == [second.id]
+    assert store.ceilings(Ceilings.key(here.device)) is None
+    store.put_ceilings(here)
+    assert store.ceilings(Ceilings.key(here.device)) == here
+
+
 def test_a_database_held_by_another_program_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.database.BUSY_TIMEOUT_S", 0.2)
     path = tmp_path / "lab.db"

@@ -10,16 +10,19 @@ import sys
 import time
 from itertools import pairwise
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from records import said
 from service import START_S, ask, ask_long, gone, new_store, start_broker, wait_for_steps, wait_until
 
+from engine import settings
 from engine.broker import Broker
 from engine.errors import LabError
+from engine.protocol import Finished, RunJob
 from engine.store import Store
-from engine.supervisor import Limits, cause_of_death
-from engine.worker_process import Ended
+from engine.supervisor import Director, Limits, Supervisor, cause_of_death
+from engine.worker_process import Ended, Heard, WorkerProcess
 
 END_S = 60.0
 # A stopped worker is given up soon, a merely slow one is not: this machine may be busy with other tests.
@@ -210,11 +213,41 @@ def test_without_torch_one_can_look_but_not_run(tmp_path: Path, monkeypatch: pyt
         assert broker.snapshot(run_id).state == "failed"
 
 
-def test_threads_that_cannot_be_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROOFLINE_LAB_THREADS", "many")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ROOFLINE_LAB_THREADS", "many"),
+        ("ROOFLINE_LAB_THREADS", "0"),
+        ("ROOFLINE_LAB_THREADS", str(settings.MOST_THREADS_EACH * (os.cpu_count() or 1) + 1)),
+        ("ROOFLINE_LAB_THREADS", "9" * 30),
+        ("ROOFLINE_LAB_KERNELS", "nonsense"),
+    ],
+)
+def test_settings_that_cannot_be_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
     with Broker(new_store(tmp_path), limits=LIMITS) as broker:
         run = broker.wait_for(broker.submit(ask(), "a"), START_S)
-        assert str(run.error).startswith("The engine does not start (ROOFLINE_LAB_THREADS is many;")
+        assert str(run.error).startswith(f"The engine does not start ({name} is {value}; it ")
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_one_that_is_about_to_die_takes_no_job() -> None:
+    """It was killed for a run that would not end, and that run's end came all the same, just before its own."""
+    jobs = iter([RunJob.model_construct(id="first"), RunJob.model_construct(id="second")])
+    director = Mock(spec=Director)
+    director.next_job.side_effect = lambda _devices: next(jobs)
+    supervisor = Supervisor(director, eager=False)
+    process = supervisor._process = Mock(spec=WorkerProcess)
+    supervisor.state = "ready"
+    supervisor._give_job()
+    supervisor._kill("cancel")
+    supervisor._hear(Heard(process, Finished(id="first")))
+    supervisor._give_job()
+    assert [call.args[0].id for call in process.send.call_args_list] == ["first"]
+    supervisor._bury(Ended(process, -9, ""))
+    director.lost.assert_not_called()
 
 
 def test_a_worker_that_dies_at_its_start_is_tried_again_ever_more_slowly(

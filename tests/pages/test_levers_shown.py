@@ -8,9 +8,12 @@ import pytest
 from reading import figure, said, traces
 from streamlit.testing.v1 import AppTest
 
-from engine import levers
+from engine import broker, levers
+from engine.errors import Sentence
+from engine.lever_outcome import mark
 from engine.lever_record import PULLED
-from pages._parts import runs
+from engine.store import RunRow
+from pages._parts import lever_results, runs
 
 Open = Callable[..., AppTest]
 
@@ -46,6 +49,30 @@ def test_a_swatch_looks_like_what_it_names(open_page: Open) -> None:
                 trace["marker"]["line"]["color"] if outlined else trace["marker"]["color"]
             )
     assert "these gains and those above do not multiply" in said(test)
+
+
+def test_a_lever_whose_measurement_failed_says_why(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = runs.shipped()
+    assert shipped is not None
+    forecast, lab = levers.forecast(shipped), broker.current()
+    lever = next(each for each in forecast.levers if each.request is not None and each.kind != "lookup")
+    assert lever.request is not None
+    lost = shipped.model_copy(
+        update={
+            "id": "lostlostlost",
+            "state": "failed",
+            "error": Sentence(template="The engine's process was killed."),
+            "request": mark(lever.request, forecast.id, lever.name),
+        }
+    )
+    won = lost.model_copy(update={"id": "wonwonwonwon", "state": "done", "error": None})
+    monkeypatch.setattr(lever_results, "forecast_of", lambda _run: (forecast, True))
+    monkeypatch.setattr(lab, "record", lambda run_id: {lost.id: lost, won.id: won}.get(run_id, shipped))
+    for newest, expected in ([lost], 1), ([lost, won], 1), ([won, lost], 0):
+        monkeypatch.setattr(lab, "runs", lambda *_, newest=newest: [RunRow.of(each) for each in newest])
+        test = open_page("levers.py", lang="en", run=shipped.id)
+        assert not test.exception
+        assert sum("process was killed" in each.value for each in test.error) == expected
 
 
 def test_each_forecast_from_unsteady_ceilings_is_marked(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:

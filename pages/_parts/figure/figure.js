@@ -2,7 +2,9 @@
 // instead of replacing a chart. Colours named @text, @grid and @background are the theme's.
 
 const figures = new WeakMap()
-const CONFIG = { displaylogo: false, responsive: true, displayModeBar: "hover", modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] }
+// Where nothing hovers, a tap would lay the tools over the labels and leave them there.
+const TOUCHED = matchMedia("(hover: none)").matches
+const CONFIG = { displaylogo: false, responsive: true, displayModeBar: TOUCHED ? false : "hover", modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] }
 
 function themed(figure, root) {
   const style = getComputedStyle(root)

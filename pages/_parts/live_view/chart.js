@@ -72,7 +72,9 @@ function layoutFor(words, ink, scale, lastStep) {
   }
 }
 
-const CONFIG = { displaylogo: false, responsive: true, displayModeBar: "hover", modeBarButtons: [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]] }
+// Where nothing hovers, a tap would lay the tools over the labels and leave them there.
+const TOUCHED = matchMedia("(hover: none)").matches
+const CONFIG = { displaylogo: false, responsive: true, displayModeBar: TOUCHED ? false : "hover", modeBarButtons: [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]] }
 
 // One batch of steps (columns, as the engine sends them) as what each trace gains.
 function gains(batch, words, hover) {
