@@ -101,6 +101,23 @@ def _another_run_works(page: Page) -> None:
     assert points(page) == 7
 
 
+def test_a_second_tab_waits_for_its_readers_run_and_no_longer(page: Page, lab: Lab) -> None:
+    open_live(page, lab.url, **ENDLESS)
+    second = page.context.new_page()
+    open_live(second, lab.url, model="tiny-3.7m", length=8)
+    press_run(page)
+    run_button(second).click()
+    expect(second.get_by_text("You have a run that has not ended")).to_be_visible()
+    expect(second.get_by_text("Your own run is still going")).to_be_visible()
+    expect(run_button(second)).to_be_disabled()
+    cancel_button(page).click()
+    wait_for_state(page, "cancelled")
+    expect(run_button(second)).to_be_enabled()
+    expect(second.get_by_text("Your own run is still going")).to_have_count(0)
+    press_run(second)
+    wait_for_summary(second)
+
+
 def test_a_second_browser_watches_the_same_run_and_cannot_cancel_it(page: Page, browser: Browser, lab: Lab) -> None:
     open_live(page, lab.url, **ENDLESS)
     press_run(page)

@@ -153,6 +153,8 @@ def _set(*path: str | int, to: Any) -> Spoil:
         (_set("device", "threads", to=0), "The run's field device.threads is less than"),
         (_set("device", "memory_bytes", to=-5), "The run's field device.memory_bytes is less than"),
         (_set("state", to="failed"), "The run is marked as failed with 4 of at most 4 steps"),
+        (_set("model", to=None), "marked as done, but does not say which model ran"),
+        (_set("device", to=None), "marked as done, but does not say which model ran, and on what"),
         (_set("output", "stopped_by", to="cancelled"), "The run is marked as done with 4 of at most 4 steps"),
         (_set("request", "max_new_tokens", to=3), "The run is marked as done with 4 of at most 3 steps"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,13 @@ def test_a_folder_that_is_none(tmp_path: Path, content: bytes | None, says: str)
     if content is not None:
         (tmp_path / "config.json").write_bytes(content)
     with pytest.raises(LabError, match=says):
+        spec.from_folder(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_named_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(LabError, match="is not a model folder"):
         spec.from_folder(tmp_path)
 
 

@@ -348,3 +348,10 @@ def test_random_weights_at_the_shape_of_a_known_checkpoint() -> None:
 def test_the_copied_folder_reads_the_same(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "copy")
     assert same(read(tmp_path / "copy"), read(folder))
+
+
+def test_a_format_that_the_config_announces_and_no_file_holds_is_refused(tmp_path: Path) -> None:
+    save_llama(tmp_path)
+    edit_config(tmp_path, quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128]})
+    with pytest.raises(LabError, match="stored as fp8, but no file holds a tensor in that format"):
+        read(tmp_path)
