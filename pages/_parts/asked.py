@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -27,7 +27,7 @@ class NotMeasuredError(LabError):
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked about, resolved."""
+    """What is asked about, resolved. ceilings: this machine's, where it is the device."""
 
     scene: Scene
     label: str
@@ -37,6 +37,7 @@ class Asked:
     convention: Convention
     roof: Roof
     dtype: str
+    ceilings: Ceilings | None
 
     def predict(self, **changed: int) -> dict[str, Any]:
         """The engine's document for this scene, or for another prompt, context or batch."""
@@ -46,10 +47,14 @@ class Asked:
             "context": scene.context,
             "batch": scene.batch,
         } | changed
-        formats = self.formats
+        formats, device = self.formats, self.device
+        if isinstance(device, MeasuredDevice) and self.ceilings is not None:
+            # Another batch or context is another amount to read over and over, at a rate of its own.
+            other = replace(scene, context=asked["context"], batch=asked["batch"])
+            device = device_of(other, THIS_MACHINE, self.ceilings, self.spec, formats, self.convention)
         return predict(
             self.spec,
-            self.device,
+            device,
             preset=scene.preset,
             weights=formats.weights,
             kv=formats.kv,
@@ -69,7 +74,7 @@ def resolve(scene: Scene, ceilings: Ceilings | None, device_id: str | None = Non
     convention = named(scene.preset)
     device = device_of(scene, device_id or scene.device, ceilings, found, formats, convention)
     roof, dtype = roof_of(device, formats)
-    return Asked(scene, label, found, device, formats, convention, roof, dtype)
+    return Asked(scene, label, found, device, formats, convention, roof, dtype, ceilings)
 
 
 def model_of(scene: Scene) -> tuple[Spec, str]:

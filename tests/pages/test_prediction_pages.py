@@ -59,6 +59,13 @@ def test_this_machine_unmeasured_is_one_sentence(page: str, open_page: Open) -> 
     assert "has not been measured yet" in said(test)
 
 
+def test_one_sequence_here_is_read_at_its_own_rate_whatever_the_batch(open_page: Open, measured_here: object) -> None:
+    """A small model alone is read from a cache, with the caches of 64 others beside it from memory."""
+    asked = {"lang": "en", "device": "this-machine", "model": "tiny-3.7m"}
+    alone, crowd = (metrics(open_page("batch.py", batch=batch, **asked)) for batch in ("1", "64"))
+    assert alone["One sequence"] == alone["B = 1"] == crowd["One sequence"]
+
+
 # ---- devices --------------------------------------------------------------------------------------------------------
 
 
