@@ -8,7 +8,7 @@ from engine import catalogue, matrices
 from engine.experiment_task import ExperimentView
 from engine.matrices import FORMATS, Matrix
 from engine.shapes import ROWS, ShapeRecord, ShapeRequest
-from pages._parts import bound, experiments, scene_parts, session, shape_view, terms
+from pages._parts import bound, experiments, kept_experiments, scene_parts, session, shape_view, terms
 
 MODEL, MATRIX, FORMAT, MOST, DRAWN = "matrix_of", "matrix", "held_in", "rows", "drawn"
 DEFAULTS = {MODEL: ShapeRequest().model, MATRIX: ShapeRequest().matrix, FORMAT: "bf16", MOST: ROWS[-1], DRAWN: 4}
@@ -124,7 +124,7 @@ with left:
     )
     st.caption(said)
     experiments.buttons(t, request)
-    experiments.earlier(
+    kept_experiments.earlier(
         t,
         "shape",
         lambda row: f"{row.what} · {row.model} · {row.format} · {t.moment(row.created_at)}",
@@ -145,4 +145,4 @@ st.select_slider(t("Rows of the prompt"), ROWS[1:], key=DRAWN, bind="query-param
 shape_view.drawing(t, matrix, st.session_state[FORMAT], st.session_state[DRAWN], record)
 if record is not None and not going:
     shape_view.table(t, record)
-experiments.keep(t, "shapes", record if not going else None)
+kept_experiments.keep(t, "shapes", record if not going else None)

@@ -8,7 +8,7 @@ from engine import checkpoint
 from engine.experiment_task import ExperimentView
 from engine.request import NARROWER
 from engine.sweeps import FIRST, USUAL, Axis, SweepRecord, SweepRequest, up_to
-from pages._parts import bound, experiments, session, sweep_view, terms
+from pages._parts import bound, experiments, kept_experiments, session, sweep_view, terms
 from pages._parts.links import DTYPES, SAME, WEIGHTS, narrower
 from pages._parts.overlay import AXES
 
@@ -147,7 +147,7 @@ left, right = st.columns([4, 7], gap="large")
 with left:
     controls(models)
     experiments.buttons(t, request)
-    experiments.earlier(
+    kept_experiments.earlier(
         t,
         "sweep",
         lambda row: " · ".join(
@@ -169,4 +169,4 @@ with right:
         sweep_view.over(t, record)
 if record is not None and not going:
     sweep_view.table(t, record)
-experiments.keep(t, "sweeps", record if not going else None)
+kept_experiments.keep(t, "sweeps", record if not going else None)

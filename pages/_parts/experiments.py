@@ -1,4 +1,4 @@
-"""What *Shapes* and *Live sweeps* do alike: the experiment in the address, start, cancel, progress, files, a list.
+"""What *Shapes* and *Live sweeps* do alike: the experiment in the address, start, cancel, progress.
 
 An experiment is addressed as `?shape=<id>` or `?sweep=<id>`; the session reminds the address after a page switch.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
-from urllib.parse import urlencode
 
 import streamlit as st
 
@@ -15,23 +14,19 @@ from engine import broker, experiment_record
 from engine.errors import LabError
 from engine.experiment import Experiment, Kind
 from engine.experiment_record import AnyRecord, AnyRequest
-from engine.experiment_row import ExperimentRow
 from engine.experiment_task import ExperimentView
 from engine.imported import imported_at
 from engine.judging import run_flags, unsteady
 from engine.shapes import ShapeRecord
 from engine.sweeps import SweepRecord
-from pages._parts import components, machine_facts, own_work, scene_parts, session
+from pages._parts import machine_facts, own_work, scene_parts, session
 from pages._parts.links import parse_run
 from pages._parts.plain import plain
 from pages._parts.words import Words
 
 Made = TypeVar("Made", ShapeRecord, SweepRecord)
 
-LISTED = 12
 POLL_S = 0.6
-KIND_OF: dict[str, Kind] = {"shapes": "shape", "sweeps": "sweep"}
-"""What each page shows."""
 PROBLEM = "experiment_problem"
 
 
@@ -260,74 +255,3 @@ def where_and_when(t: Words, record: Experiment) -> None:
     st.caption(
         t("Measured on {device}, {threads}, {when}.", device=device, threads=threads, when=t.moment(record.created_at))
     )
-
-
-def link(t: Words, page: str, record: AnyRecord) -> str:
-    """An absolute link to a record."""
-    return f"{session.address()}/{page}?{urlencode({record.kind: record.id, 'lang': t.language})}"
-
-
-def keep(t: Words, page: str, record: AnyRecord | None) -> None:
-    """The link, the files, and the way in for a file."""
-    with st.expander(t("Share and keep"), icon=":material/link:"):
-        if record is not None:
-            st.code(link(t, page, record), language=None, wrap_lines=True)
-            base = f"{session.base_path()}/api/experiments/{record.id}"
-            with st.container(horizontal=True):
-                st.link_button("JSON", f"{base}.json", icon=":material/download:")
-                st.link_button("CSV", f"{base}.csv", icon=":material/download:")
-        components.import_run(
-            {"base": session.base_path(), "path": "/api/experiments", "locale": t.language,
-             "label": t("Open an experiment's JSON file"), "busy": t("Reading the file."),
-             "unreachable": t("The lab could not be reached; try again.")},
-            key=f"import_{page}", on_import=lambda: _show_imported(page),
-        )  # fmt: skip
-        _say_elsewhere(t, page)
-
-
-def _show_imported(page: str) -> None:
-    imported = st.session_state[f"import_{page}"]["imported"]
-    try:
-        view = broker.current().experiments.view(imported)
-    except LabError as error:
-        st.session_state[PROBLEM] = error.sentence
-        return
-    kind = view.record.kind if view.record is not None else None
-    if kind is not None and kind == KIND_OF[page]:
-        show(kind, view.id)
-    else:
-        st.session_state[f"elsewhere_{page}"] = (kind, view.id)
-
-
-def _say_elsewhere(t: Words, page: str) -> None:
-    """Where an experiment is to be seen that was taken in here but is of another kind."""
-    kind, taken_in = st.session_state.pop(f"elsewhere_{page}", (None, ""))
-    if kind is None:
-        return
-    other = next((each for each, of in KIND_OF.items() if of == kind), None)
-    if other is None:
-        st.info(t("Taken in and kept. It belongs to *Levers*, where its run shows it."))
-        return
-    query = {kind: taken_in, "lang": t.language}
-    st.page_link(f"{other}.py", label=t("Taken in and kept: it is shown on another page"), query_params=query,
-                 icon=":material/arrow_forward:")  # fmt: skip
-
-
-def earlier(t: Words, kind: Kind, label: Callable[[ExperimentRow], str], shown: str | None) -> None:
-    """Those kept here, the newest first, each a press away."""
-    try:
-        rows = [row for row in broker.current().experiments.newest(kind, LISTED) if row.points]
-    except LabError:  # a store that is away takes nothing from what is shown
-        rows = []
-    if not rows:
-        return
-    with st.expander(t("Measured earlier"), icon=":material/history:"):
-        for row in rows:
-            st.button(
-                plain(label(row)),
-                key=f"earlier_{row.id}",
-                type="tertiary",
-                on_click=show,
-                args=(kind, row.id),
-                disabled=row.id == shown,
-            )
