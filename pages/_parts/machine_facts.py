@@ -54,7 +54,8 @@ def metrics(t: Words, ceilings: Ceilings) -> None:
             )
     st.caption(
         t(
-            "Measured {when}. ± is half the spread of the middle half of all repetitions.",
+            "Measured {when}. ± is half the spread of the middle half of all repetitions. A model's own matrices are "
+            "timed before its first run, and raise a rate where they go faster.",
             when=t.moment(ceilings.measured_at),
         )
     )
