@@ -110,8 +110,8 @@ _OFF = (
 _OTHERS = N_("During this run other programs used {cores} of the processor's cores.")
 _BUSY = N_("The machine was busy when it was measured, so its lines are unsure; measure it again, left alone.")
 _NO_CAUSE = (
-    N_("Disturbed run: a token took {time}, and where that time went cannot be said."),
-    N_("Disturbed run: a step of {batch} tokens took {time}, and where that time went cannot be said."),
+    N_("Disturbed run: a token took {time}, and what that went to cannot be said."),
+    N_("Disturbed run: a step of {batch} tokens took {time}, and what that went to cannot be said."),
 )
 
 

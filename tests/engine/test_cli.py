@@ -261,6 +261,10 @@ def test_ctrl_c_keeps_the_steps_made_so_far(engine, home):
             "Go on",
             "--max-new-tokens",
             "1500",
+            "--batch",
+            "16",  # texts of random numbers: all of them will not end early
+            "--temperature",
+            "2",
         ],
         env={**os.environ, "ROOFLINE_LAB_HOME": str(home)},
         stdout=subprocess.PIPE,

@@ -205,10 +205,10 @@ def test_a_device_without_a_peak_for_the_dtype() -> None:
 @pytest.mark.parametrize(
     ("case", "says"),
     [
-        ({"prompt_tokens": 0}, "The prompt tokens is 0; it has to be a whole number from 1"),
-        ({"context": -1}, "The context is -1"),
-        ({"batch": 1.5}, "The batch is 1.5"),
-        ({"batch": 10**12}, "The batch is 1000000000000"),
+        ({"prompt_tokens": 0}, "The value of prompt tokens is 0; it has to be a whole number from 1"),
+        ({"context": -1}, "The value of context is -1"),
+        ({"batch": 1.5}, "The value of batch is 1.5"),
+        ({"batch": 10**12}, "The value of batch is 1000000000000"),
         ({"preset": "folklore"}, "There is no preset folklore; known are lesson, engine"),
         ({"weights": "int3"}, "There is no weight format int3"),
         ({"tp": 0}, "0 devices cannot share this model; name 1 to 24"),
