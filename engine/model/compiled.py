@@ -30,7 +30,7 @@ from engine.model.rotary import RotaryTable
 if TYPE_CHECKING:
     from engine.model.decoder import Layer
 
-MOST_ROWS = 16
+MOST_ROWS = 32
 """Rows of a step beyond which the libraries' matrix products are faster: each weight is then used often enough."""
 MOST_PACKED_ROWS = 64
 """The same for weights that the libraries' products need spelled out in fp32 first."""

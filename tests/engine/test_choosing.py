@@ -198,4 +198,4 @@ def test_loading_decides_and_a_record_can_say_what(tmp_path: Path, times: dict[A
     assert small.kernels == {"few_rows": "64"}
     whole = load("tiny-3.7m")
     assert undecided(whole.linears, FP32) == []
-    assert whole.kernels == {"whole_steps": "16"}
+    assert whole.kernels == {"whole_steps": "32"}
