@@ -270,6 +270,8 @@ def test_ctrl_c_keeps_the_steps_made_so_far(engine, home):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell that runs the tests in the background has it ignored, and so would have who is started from them.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout.read(1), "the text has begun to stream"
     time.sleep(0.2)
