@@ -16,7 +16,7 @@ import torch
 from engine import device as devices
 from engine import ledger
 from engine.calibrate_parts import walk_parts
-from engine.ceilings import Ceilings, LinearPoint, SmallOpPoint
+from engine.ceilings import Ceilings, LinearPoint, SmallOpPoint, multiplication
 from engine.dry_step import Case, DryModel
 from engine.errors import N_
 from engine.hardware_device import TORCH_NAMES
@@ -179,7 +179,7 @@ def _with_points(
         if key.kind != "linear"
     ]
     # A matrix product of the model's own that beats the square ones is this machine's peak, in its own formats.
-    name = ledger.Formats.engine(dtype, weights).multiplication
+    name = multiplication(dtype, weights)
     peak = max((point.flops_per_s for point in linear), default=0.0)
     peaks = ceilings.peak_flops_per_s | ({name: peak} if peak > (ceilings.peak(name) or 0.0) else {})
     return ceilings.model_copy(

@@ -20,6 +20,11 @@ def multiplication(dtype: str, weights: str | None) -> str:
     return f"{dtype} × {weights}" if weights and weights != dtype else dtype
 
 
+def _computed_in(multiplication: str) -> str:
+    """The dtype in such a name."""
+    return multiplication.partition(" ")[0]
+
+
 class _Facts(BaseModel):
     model_config = ConfigDict(extra="allow", protected_namespaces=())
 
@@ -146,12 +151,12 @@ class Ceilings(_Facts):
         multiplication: as `Formats.multiplication` names it. Where matrices in another format never went faster, the
         rate is that of the dtype.
         """
-        names = {multiplication, multiplication.partition(" ")[0]}
+        names = {multiplication, _computed_in(multiplication)}
         return max((rate for name, rate in self.peak_flops_per_s.items() if name in names), default=None)
 
     def peak_spread_of(self, multiplication: str) -> float:
         """Relative spread of the matrix rate in one dtype."""
-        return self.peak_spreads.get(multiplication.partition(" ")[0], self.peak_spread)
+        return self.peak_spreads.get(_computed_in(multiplication), self.peak_spread)
 
     def bandwidth_at(self, working_set_bytes: float) -> float:
         """Best read bandwidth in bytes/s over a working set, interpolated over log size, flat beyond the ends."""

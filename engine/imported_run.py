@@ -9,6 +9,7 @@ import math
 from itertools import chain
 
 from engine import hardware, request
+from engine.ceilings import multiplication
 from engine.errors import LabError
 from engine.judging import flags, probe_moved
 from engine.ledger import Formats
@@ -34,19 +35,19 @@ def check_run(run: Run) -> None:
 def judge(run: Run) -> None:
     """What is impossible or disturbed, and the summary, from the record's own numbers: a file is not believed."""
     dtype = DTYPES.get((run.model.dtype if run.model else run.request.dtype) or "", "fp32")
-    multiplication = Formats.engine(dtype, run.request.weights).multiplication
+    computed_in = multiplication(dtype, run.request.weights)
     probe, ceilings = run.probe, run.ceilings
     if probe is not None:
         probe.moved = probe_moved(probe.before_ns, probe.after_ns)
     for step in (*run.warm_up_steps, *run.steps):
-        step.flags = flags(step, ceilings, multiplication)
+        step.flags = flags(step, ceilings, computed_in)
     if ceilings is None or not run.steps:
         run.summary = None
         return
     run.summary = summarise(
         run.steps,
         batch=run.request.batch,
-        multiplication=multiplication,
+        multiplication=computed_in,
         ceilings=ceilings,
         probe=probe,
         datasheet_bytes_per_s=hardware.datasheet_bandwidth(ceilings.device),

@@ -111,7 +111,7 @@ if shown is not None:
     choose(shown)
     try:
         forecast, is_kept = lever_results.forecast_of(shown)
-        results, failures = lever_results.results(shown, forecast), lever_results.failures(forecast)
+        results, failures = lever_results.results(shown, forecast)
     except LabError as error:
         st.error(plain(t.sentence(error.sentence)), icon=":material/error:")
     else:

@@ -108,8 +108,8 @@ def from_folder(folder: str | Path) -> Spec:
     path = Path(folder)
     path = path if path.suffix == ".json" else path / "config.json"
     try:
-        if path.exists() and not path.is_file():
-            raise OSError  # a named pipe would be waited for
+        if not path.is_file():
+            raise OSError  # not there; or a named pipe, which would be waited for
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError, ValueError) as error:
         reason = "it has no readable config.json"

@@ -48,7 +48,7 @@ class Asked:
             "batch": scene.batch,
         } | changed
         formats, device = self.formats, self.device
-        if isinstance(device, MeasuredDevice) and self.ceilings is not None:
+        if changed and isinstance(device, MeasuredDevice) and self.ceilings is not None:
             # Another batch or context is another amount to read over and over, at a rate of its own.
             other = replace(scene, context=asked["context"], batch=asked["batch"])
             device = device_of(other, THIS_MACHINE, self.ceilings, self.spec, formats, self.convention)

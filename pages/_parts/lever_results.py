@@ -77,44 +77,47 @@ def pull(run: Run, lever: Lever, owner: str) -> None:
         lab.submit(mark(lever.request, forecast.id, lever.name), owner)
 
 
-def results(run: Run, forecast: LeversRecord) -> dict[str, Result]:
-    """The newest measurement that answers each lever of a run."""
-    lab, found = broker.current(), dict[str, Result]()
+def results(run: Run, forecast: LeversRecord) -> tuple[dict[str, Result], dict[str, Sentence]]:
+    """The newest measurement that answers each lever of a run; and of levers whose newest one failed, why it did."""
+    lab, found, newest = broker.current(), dict[str, Result](), dict[str, Run | AnyRecord | None]()
     base = forecast.base_measured.tokens_per_s
     was_disturbed = run.summary is not None and "disturbed" in run.summary.flags
     for row in lab.runs(LISTED, forecast.request.model):
-        if row.forecast == forecast.id and row.state == "done" and row.lever not in found:
+        if row.forecast != forecast.id:
+            continue
+        if row.lever not in newest:
+            newest[row.lever] = lab.record(row.id) if row.state == "failed" else None
+        if row.state == "done" and row.lever not in found:
             measured = _of_run(lab.record(row.id))
             disturbed = was_disturbed or "disturbed" in row.flags
             if measured is not None:
                 found[row.lever] = Result(measured, measured.tokens_per_s / base, ("run", row.id), disturbed=disturbed)
     for experiment in lab.experiments.newest("lookup", LISTED, forecast.request.model):
-        if experiment.belongs_to == forecast.id and experiment.state == "done" and "lookup" not in found:
-            record = lab.experiments.record(experiment.id)
-            if isinstance(record, LookupRecord) and record.gain is not None and record.tokens_per_s is not None:
-                found["lookup"] = Result(
-                    Foretold(step_ns=1e9 / record.tokens_per_s, tokens_per_s=record.tokens_per_s),
-                    record.gain,
-                    ("lookup", record.id),
-                    record.greedy_tokens_per_s,
-                    record.acceptance,
-                    len(record.points),
-                    record.same_as_greedy,
-                    disturbed=record.ceilings is not None and bool(run_flags([], record.probe, record.ceilings)),
-                )
-    return found
-
-
-def failures(forecast: LeversRecord) -> dict[str, Sentence]:
-    """Why the newest measurement of a lever failed, where it did; one that worked since then takes that back."""
-    lab, newest = broker.current(), dict[str, Run | AnyRecord | None]()
-    for row in lab.runs(LISTED, forecast.request.model):
-        if row.forecast == forecast.id and row.lever not in newest:
-            newest[row.lever] = lab.record(row.id) if row.state == "failed" else None
-    for experiment in lab.experiments.newest("lookup", LISTED, forecast.request.model):
-        if experiment.belongs_to == forecast.id and "lookup" not in newest:
+        if experiment.belongs_to != forecast.id:
+            continue
+        if "lookup" not in newest:
             newest["lookup"] = lab.experiments.record(experiment.id) if experiment.state == "failed" else None
-    return {name: record.error for name, record in newest.items() if record is not None and record.error is not None}
+        if experiment.state == "done" and "lookup" not in found:
+            result = _of_lookup(lab.experiments.record(experiment.id))
+            if result is not None:
+                found["lookup"] = result
+    failed = {name: record.error for name, record in newest.items() if record is not None and record.error is not None}
+    return found, failed
+
+
+def _of_lookup(record: AnyRecord) -> Result | None:
+    if not isinstance(record, LookupRecord) or record.gain is None or record.tokens_per_s is None:
+        return None
+    return Result(
+        Foretold(step_ns=1e9 / record.tokens_per_s, tokens_per_s=record.tokens_per_s),
+        record.gain,
+        ("lookup", record.id),
+        record.greedy_tokens_per_s,
+        record.acceptance,
+        len(record.points),
+        record.same_as_greedy,
+        disturbed=record.ceilings is not None and bool(run_flags([], record.probe, record.ceilings)),
+    )
 
 
 def _of_run(run: Run) -> Foretold | None:

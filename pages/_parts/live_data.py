@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.ceilings import Ceilings
-from engine.ledger import Formats
+from engine.ceilings import Ceilings, multiplication
 from engine.record import Run, RunView
 from engine.request import DTYPES
 from pages._parts import api, figures, palette, session, terms
@@ -68,15 +67,15 @@ def _writer(t: Words, run: Run | RunView | None) -> str:
 def _multiplication(run: Run | RunView | None, asked: View) -> str:
     """What is computed in, as ceilings name it."""
     dtype = DTYPES.get((run.request.dtype if run else None) or asked.dtype, "fp32")
-    return Formats.engine(dtype, run.request.weights if run else None).multiplication
+    return multiplication(dtype, run.request.weights if run else None)
 
 
-def _limits(ceilings: Ceilings | None, multiplication: str) -> dict[str, float | None]:
+def _limits(ceilings: Ceilings | None, computed_in: str) -> dict[str, float | None]:
     """The two rates that say by how much a step's larger term binds."""
     if ceilings is None or not ceilings.bandwidth:
         return {"flops_per_s": None, "bytes_per_s": None}
     return {
-        "flops_per_s": ceilings.peak(multiplication),
+        "flops_per_s": ceilings.peak(computed_in),
         "bytes_per_s": ceilings.bandwidth[-1].bytes_per_s,
     }
 
