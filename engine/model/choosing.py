@@ -111,7 +111,7 @@ def _fastest(ways: list[Callable[[Linear, Tensor], Tensor]], slices: Iterator[Li
 def _slices(linears: list[Linear]) -> Iterator[Linear]:
     """Slices of these matrices, all of one shape, one behind the other and again from the first."""
     for linear in cycle(linears):
-        size = slice_of(*linear.shape)
+        size = slice_of(*linear.shape, packed=linear.packed is not None)
         for first in range(0, linear.shape[0] - size + 1, size):
             yield _part(linear, slice(first, first + size))
 

@@ -23,8 +23,10 @@ TRIED_ROWS = (1, 2, 4, 8, 16, 32, 64)
 UNMEASURED_ROWS = 8
 """Rows that the kernel takes of a product that nobody has measured."""
 SLICE_SIZE = 1 << 22
-"""Weights that are tried at a time: enough that starting is little of it, few enough to be quick and to be spelled out.
-Matrices that have a slice of the same shape share a choice, whatever their outputs."""
+"""Weights that are tried at a time: enough that starting is little of it, few enough to be quick. Matrices that have a
+slice of the same shape share a choice, whatever their outputs."""
+PACKED_SLICE_SIZE = 1 << 20
+"""The same for packed weights, which torch's way spells out: what that takes comes on top of a model being loaded."""
 _UNIT = 16  # outputs that slices are rounded to
 
 _STORED = {torch.float32: "fp32", torch.bfloat16: "bf16"}
@@ -133,7 +135,7 @@ def few_rows(matrix: Tensor | Packed, bias: Tensor | None) -> FewRows | None:
         product = SingleProduct(
             kind, matrix.stored, matrix.scales, bias, k=stored_k, n=n, group=matrix.group or STEP, width=width
         )
-    slice_rows = slice_of(n, width)
+    slice_rows = slice_of(n, width, packed=isinstance(matrix, Packed))
     dtypes = [torch.float32, torch.bfloat16] if kind == "bf16" else [torch.float32]
     weights = f"{kind}-{matrix.group}" if isinstance(matrix, Packed) and matrix.group else kind
     choices = {
@@ -144,6 +146,7 @@ def few_rows(matrix: Tensor | Packed, bias: Tensor | None) -> FewRows | None:
     return FewRows(product, choices)
 
 
-def slice_of(n: int, k: int) -> int:
+def slice_of(n: int, k: int, *, packed: bool) -> int:
     """Of the n outputs of a matrix, those that are tried at once."""
-    return min(n, max(_UNIT, SLICE_SIZE // k // _UNIT * _UNIT))
+    size = PACKED_SLICE_SIZE if packed else SLICE_SIZE
+    return min(n, max(_UNIT, size // k // _UNIT * _UNIT))
