@@ -20,12 +20,16 @@ def component(
 ) -> ComponentRenderer:
     """A component from its files; a folder of another package is given by its whole path."""
 
-    def text(file: str) -> str:
+    def text(file: str | Path) -> str:
         return (_HERE / folder / file).read_text(encoding="utf-8")
 
     # isolate_styles would put the chart in a shadow root, where Plotly's own style sheet does not reach.
     return st.components.v2.component(
-        name, html=text(html), css="\n".join(map(text, css)), js="\n".join(map(text, scripts)), isolate_styles=False
+        name,
+        html=text(html),
+        css="\n".join(map(text, css)),
+        js="\n".join(map(text, (_HERE / "leaving.js", *scripts))),
+        isolate_styles=False,
     )
 
 

@@ -137,6 +137,7 @@ def test_a_step_can_be_skipped_projected_and_left(page: Page, lab: Lab) -> None:
     page.get_by_role("button", name="Leave the path").click()
     page.wait_for_function("!location.search.includes('step=')")
     expect(page.locator(".rp-path")).to_have_count(0)
+    page.wait_for_function("!document.documentElement.dataset.rpStep")
     page.get_by_role("link", name="This machine").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("This machine")
     expect(page.locator(".rp-path")).to_have_count(0)

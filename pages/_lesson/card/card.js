@@ -177,5 +177,5 @@ export default function ({ data, parentElement, setTriggerValue }) {
   let path = paths.get(parentElement)
   if (!path) { path = new Path(parentElement); paths.set(parentElement, path) }
   path.show(data, (id) => setTriggerValue("go", id))
-  return () => { setState("rpStep", null); setState("rpProject", null); paths.delete(parentElement) }
+  return whenGone(parentElement, () => { setState("rpStep", null); setState("rpProject", null); paths.delete(parentElement) })
 }

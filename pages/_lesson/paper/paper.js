@@ -98,5 +98,5 @@ export default function ({ data, parentElement }) {
   let paper = papers.get(parentElement)
   if (!paper) { paper = new Paper(parentElement); papers.set(parentElement, paper) }
   paper.show(data)
-  return () => papers.delete(parentElement)
+  return whenGone(parentElement, () => papers.delete(parentElement))
 }

@@ -208,5 +208,5 @@ export default function ({ data, parentElement }) {
   let replay = replays.get(parentElement)
   if (!replay) { replay = new Replay(parentElement); replays.set(parentElement, replay) }
   replay.show(data)
-  return () => { replay.end(); replays.delete(parentElement) }
+  return whenGone(parentElement, () => { replay.end(); replays.delete(parentElement) })
 }

@@ -104,5 +104,5 @@ export default function ({ data, parentElement }) {
   let figure = figures.get(parentElement)
   if (!figure) { figure = new Figure(parentElement); figures.set(parentElement, figure) }
   figure.show(data)
-  return () => { if (figure.plot) window.Plotly?.purge(figure.plot); figures.delete(parentElement) }
+  return whenGone(parentElement, () => { if (figure.plot) window.Plotly?.purge(figure.plot); figures.delete(parentElement) })
 }

@@ -363,5 +363,5 @@ export default function ({ data, parentElement, setTriggerValue }) {
   let view = views.get(root)
   if (!view) { view = new LiveView(root); views.set(root, view) }
   view.show(data, (run) => setTriggerValue("done", run))
-  return () => { view.stop(); if (view.node) window.Plotly?.purge(view.node); views.delete(root) }
+  return whenGone(root, () => { view.stop(); if (view.node) window.Plotly?.purge(view.node); views.delete(root) })
 }
