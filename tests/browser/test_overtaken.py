@@ -1,5 +1,5 @@
-"""On a busy machine one change of a component's data overtakes another. Streamlit then calls what the first returned for
-its leaving, though the node stays: what is in it has to stay as well, and to go when the node does.
+"""On a busy machine one change of a component's data overtakes another, and Streamlit calls what the first returned
+for its leaving, though the node stays: what is in it has to stay as well, and to go when the node does.
 """
 
 from __future__ import annotations
