@@ -13,6 +13,7 @@ import streamlit as st
 from streamlit.components.v2.types import ComponentRenderer
 
 _HERE = Path(__file__).parent
+_LEAVING = str(_HERE / "leaving.js")
 
 
 def component(
@@ -20,7 +21,7 @@ def component(
 ) -> ComponentRenderer:
     """A component from its files; a folder of another package is given by its whole path."""
 
-    def text(file: str | Path) -> str:
+    def text(file: str) -> str:
         return (_HERE / folder / file).read_text(encoding="utf-8")
 
     # isolate_styles would put the chart in a shadow root, where Plotly's own style sheet does not reach.
@@ -28,7 +29,7 @@ def component(
         name,
         html=text(html),
         css="\n".join(map(text, css)),
-        js="\n".join(map(text, (_HERE / "leaving.js", *scripts))),
+        js="\n".join(map(text, (_LEAVING, *scripts))),
         isolate_styles=False,
     )
 
