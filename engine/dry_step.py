@@ -22,7 +22,7 @@ from engine import spec as specs
 from engine.cache import AnyKVCache, LayerViews, RoundedViews, kv_cache
 from engine.laps import HostLaps, Laps, OpKey
 from engine.ledger import Formats
-from engine.model import choosing, ops
+from engine.model import choosing, choosing_steps, ops
 from engine.model.attention import Attention, Step
 from engine.model.decoder import FORMATS, Layer, compile_steps
 from engine.model.linear import Linear, linears_in
@@ -82,6 +82,8 @@ class DryModel:
         self._compiled = compile_steps(spec, self.layers, self._embedding, self._norm, self._head, self._kv)
         if self._compiled is None:
             choosing.settle(linears_in([self._head, *self.layers]), dtype)
+        else:
+            choosing_steps.settle(self._compiled)
         self._first = 0
         mixer = spec.layers[0].mixer
         assert isinstance(mixer, specs.Attention)
@@ -97,7 +99,7 @@ class DryModel:
         Returns:
             What the last layer walked gave, [rows, h]; logits [B, V] from the compiled kernels.
         """
-        if self._compiled is not None and case.rows <= self._compiled.most_rows and isinstance(laps, HostLaps):
+        if self._compiled is not None and self._compiled.choice.takes(case.rows) and isinstance(laps, HostLaps):
             return self._compiled_step(self._compiled, case, laps, cache, rotary)
         hidden, eps = self.spec.hidden_size, self.spec.norm.eps
         cache.length = case.context - case.tokens
@@ -151,7 +153,7 @@ class DryModel:
     @property
     def most_compiled_rows(self) -> int:
         """Rows of the largest step that the compiled kernels take; 0 where they take none."""
-        return self._compiled.most_rows if self._compiled is not None else 0
+        return self._compiled.choice.most_rows if self._compiled is not None else 0
 
     @property
     def kv_bytes_per_position(self) -> int:

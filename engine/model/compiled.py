@@ -22,7 +22,7 @@ from engine.kernels.layout import LAYER, STEP, marks_of
 from engine.kernels.team import meeting_place, team
 from engine.kernels.tiles import STEP as TILE
 from engine.kernels.whole import room_bytes
-from engine.model.few_rows import kind_of
+from engine.model.few_rows import choice_of, kind_of
 from engine.model.linear import Linear
 from engine.model.packed import Packed
 from engine.model.rotary import RotaryTable
@@ -30,9 +30,10 @@ from engine.model.rotary import RotaryTable
 if TYPE_CHECKING:
     from engine.model.decoder import Layer
 
-MOST_ROWS = 32
-"""Rows of a step beyond which the libraries' matrix products are faster: each weight is then used often enough."""
-MOST_PACKED_ROWS = 64
+UNMEASURED_ROWS = 32
+"""Rows of a step beyond which the libraries' matrix products are taken as long as nobody has measured
+(`engine.model.choosing_steps`): each weight is then used often enough."""
+UNMEASURED_PACKED_ROWS = 64
 """The same for weights that the libraries' products need spelled out in fp32 first."""
 SPLIT_FROM = 128
 """Cached positions from which one sequence's context is shared out: below, the sharing costs as much as it saves."""
@@ -54,9 +55,7 @@ class CompiledSteps:
         mixer, feed = spec.layers[0].mixer, spec.layers[0].feed_forward
         assert isinstance(mixer, specs.Attention)
         assert isinstance(feed, specs.Mlp)
-        self._held = (layers, outer)  # the tables hold no more than addresses
-        plain = isinstance(outer.embedding, Tensor) and outer.embedding.dtype == torch.float32
-        self.most_rows = MOST_ROWS if plain else MOST_PACKED_ROWS
+        self.spec, self.layers, self.outer = spec, layers, outer  # the tables hold no more than addresses
         kind = kind_of(outer.embedding)
         assert kind is not None
         self._kind, self._int8 = kind, kind == "int8"
@@ -68,6 +67,10 @@ class CompiledSteps:
         self.marks = np.zeros((marks_of(len(layers)), 2), np.int64)
         group = outer.embedding.group if isinstance(outer.embedding, Packed) and outer.embedding.group else TILE
         inner = mixer.heads * mixer.head_dim
+        shape = f"{spec.hidden_size} {mixer.heads}/{mixer.kv_heads}x{mixer.head_dim} {feed.width}"
+        self.choice = choice_of(
+            f"whole steps {kind} {shape}", UNMEASURED_ROWS if kind == "fp32" else UNMEASURED_PACKED_ROWS
+        )
         self._set(
             layers=len(layers),
             hidden=spec.hidden_size,
@@ -92,6 +95,7 @@ class CompiledSteps:
 
     def hold_kv(self, format_: str) -> None:
         """Whose caches the steps from now on read and write: "fp32", "bf16" or "int8"."""
+        self.kv = format_
         self._function = step_address(self._kind, format_)
 
     def __call__(self, ids: Tensor, cache: AnyKVCache, rotary: RotaryTable, *, every: bool = False) -> Tensor:

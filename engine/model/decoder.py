@@ -60,6 +60,11 @@ class Layer:
         )
 
     @property
+    def linears(self) -> list[Linear]:
+        """Its matrices."""
+        return [self.attention.qkv, self.attention.out, self.mlp.gate_up, self.mlp.down]
+
+    @property
     def tensors(self) -> list[Tensor]:
         """What it keeps resident."""
         return [self.input_norm, *self.attention.tensors, self.post_attention_norm, *self.mlp.tensors]
@@ -184,8 +189,16 @@ class Decoder(Model):
         if self._launches != "eager" and ids.shape[1] == 1:
             self._graph = self._graph or DecodeGraph(self, compiled=self._launches == "compiled")
             return self._graph(ids[:, 0])
-        if self._compiled is not None and ids.numel() <= self._compiled.most_rows:
-            return self._compiled(ids, self.cache, self._rotary)
+        whole = self._compiled is not None and self._compiled.choice.takes(ids.numel())
+        return self.by_kernels(ids) if whole else self.by_torch(ids)
+
+    def by_kernels(self, ids: Tensor) -> Tensor:
+        """The step by the compiled kernels, however many rows it has."""
+        assert self._compiled is not None
+        return self._compiled(ids, self.cache, self._rotary)
+
+    def by_torch(self, ids: Tensor) -> Tensor:
+        """The same by plain torch and what it calls, however few the rows are."""
         return super()._step(ids)
 
     def _read(self, ids: Tensor) -> Tensor:
@@ -200,7 +213,7 @@ class Decoder(Model):
 
         For checking drafted tokens: one reading of the weights, one set of logits a row.
         """
-        if self._compiled is not None and ids.numel() <= self._compiled.most_rows:
+        if self._compiled is not None and self._compiled.choice.takes(ids.numel()):
             return self._compiled(ids, self.cache, self._rotary, every=True)
         return self._logits(self._through(ids).view(*ids.shape, -1))
 
@@ -228,9 +241,14 @@ class Decoder(Model):
         return [*linears_in(self._layers if self._compiled is None else []), self._head]
 
     @property
+    def compiled(self) -> CompiledSteps | None:
+        """Its steps by the compiled kernels, where they can be used."""
+        return self._compiled
+
+    @property
     def kernels(self) -> dict[str, str]:
         """As `Model.kernels`."""
-        return super().kernels if self._compiled is None else {"whole_steps": str(self._compiled.most_rows)}
+        return super().kernels if self._compiled is None else {"whole_steps": str(self._compiled.choice.most_rows)}
 
     @property
     def has_packed_weights(self) -> bool:

@@ -40,19 +40,22 @@ def kind_of(matrix: Tensor | Packed) -> str | None:
 
 
 class Choice:
-    """Up to how many rows the kernel is the faster way, for one kind of product."""
+    """Up to how many rows the kernel is the faster way, for one kind of product or of step.
 
-    def __init__(self, key: str) -> None:
+    unmeasured: rows that it takes as long as nobody has measured.
+    """
+
+    def __init__(self, key: str, unmeasured: int) -> None:
         self.key = key
         self.decided = False
-        self._takes = _by_rows({rows for rows in TRIED_ROWS if rows <= UNMEASURED_ROWS})
+        self._takes = _by_rows({rows for rows in TRIED_ROWS if rows <= unmeasured})
 
     def decide(self, won: Collection[int]) -> None:
         """The kernel was the faster way with these of `TRIED_ROWS`."""
         self._takes, self.decided = _by_rows(won), True
 
     def takes(self, rows: int) -> bool:
-        """Whether a product of so many rows is the kernel's."""
+        """Whether so many rows are the kernel's."""
         return rows < len(self._takes) and self._takes[rows]
 
     @property
@@ -70,13 +73,14 @@ def _by_rows(won: Collection[int]) -> list[bool]:
 
 
 @cache
-def _choice(key: str) -> Choice:
-    return Choice(key)
+def choice_of(key: str, unmeasured: int = UNMEASURED_ROWS) -> Choice:
+    """This process's choice for what is called so."""
+    return Choice(key, unmeasured)
 
 
 def forget_choices() -> None:
     """Matrices read from now on go by choices of their own, not yet decided."""
-    _choice.cache_clear()
+    choice_of.cache_clear()
 
 
 class FewRows:
@@ -139,7 +143,7 @@ def few_rows(matrix: Tensor | Packed, bias: Tensor | None) -> FewRows | None:
     dtypes = [torch.float32, torch.bfloat16] if kind == "bf16" else [torch.float32]
     weights = f"{kind}-{matrix.group}" if isinstance(matrix, Packed) and matrix.group else kind
     choices = {
-        dtype: _choice(f"{weights} {_STORED[dtype]} {slice_rows}x{width}")
+        dtype: choice_of(f"{weights} {_STORED[dtype]} {slice_rows}x{width}")
         for dtype in dtypes
         if bias is None or bias.dtype == dtype
     }

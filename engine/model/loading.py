@@ -11,7 +11,7 @@ from engine import device as devices
 from engine.dense import fits_kernels
 from engine.errors import LabError
 from engine.ledger import Formats, resident
-from engine.model import choosing, supported
+from engine.model import choosing, choosing_steps, supported
 from engine.model.decoder import Decoder
 from engine.model.phases import Model
 from engine.request import DTYPES as WEIGHT_FORMATS
@@ -62,6 +62,8 @@ def load(
     else:
         model = Decoder.from_tensors(found.spec, tensors, place, DTYPES[dtype], max_tokens, weights, kv)
     choosing.settle(model.linears, DTYPES[dtype])
+    if isinstance(model, Decoder) and model.compiled is not None:
+        choosing_steps.settle(model.compiled)
     return model
 
 

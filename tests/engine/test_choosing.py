@@ -17,7 +17,7 @@ from engine import bench, kernels, spec
 from engine.arena import Arena
 from engine.dry_parts import DryParts
 from engine.dry_step import DryModel
-from engine.model import choosing, few_rows, load
+from engine.model import choosing, choosing_steps, contest, few_rows, load
 from engine.model.choosing import settle
 from engine.model.hybrid import HybridDecoder
 from engine.model.linear import Linear, linears_in, most_rows_of
@@ -54,9 +54,9 @@ def times(monkeypatch: pytest.MonkeyPatch) -> dict[int, tuple[int, int]]:
 
     def fastest(ways: Any, slices: Any, x: torch.Tensor) -> list[int]:
         said["asked"] += 1
-        return list(said.get(len(x), (5, 5)))
+        return list(said.get(len(x) if x.is_floating_point() else x.numel(), (5, 5)))  # activations, or token ids
 
-    monkeypatch.setattr(choosing, "_fastest", fastest)
+    monkeypatch.setattr(contest, "fastest", fastest)
     return said
 
 
@@ -196,6 +196,41 @@ def test_loading_decides_and_a_record_can_say_what(tmp_path: Path, times: dict[A
     assert times["asked"] > 0
     assert undecided(small.linears, BF16) == []
     assert small.kernels == {"few_rows": "64"}
-    whole = load("tiny-3.7m")
-    assert undecided(whole.linears, FP32) == []
-    assert whole.kernels == {"whole_steps": "32"}
+
+
+def test_a_whole_step_goes_the_faster_way_in_a_run_and_in_a_dry_walk(home: Path, times: dict[Any, Any]) -> None:
+    times[32] = (9, 8)
+    model = load("tiny-3.7m")
+    assert model.kernels == {"whole_steps": "16"}
+    assert undecided(model.linears, FP32) == []
+    (kept,) = (won for key, won in json.loads(file_of(home).read_text()).items() if key.startswith("whole"))
+    assert kept == [1, 2, 4, 8, 16], "64 was not tried"
+    times["asked"] = 0
+    walked = DryModel(model.spec, FP32, torch.device("cpu"), layers=2)
+    assert walked.most_compiled_rows == 16
+    few_rows.forget_choices()  # another process
+    assert load("tiny-3.7m").kernels == {"whole_steps": "16"}
+    assert times["asked"] == 0
+
+
+@pytest.mark.parametrize("weights", [None, "bf16", "int8", "int4"])
+def test_both_ways_of_a_whole_step_are_really_walked(weights: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By other layers each time, with as many rows as are to be decided, and with the same result."""
+    seen: list[int] = []
+
+    def fastest(ways: Any, walks: Any, ids: torch.Tensor) -> list[int]:
+        walk = next(walks)
+        if isinstance(walk, Linear):  # the head, which chooses for itself
+            return [1, 1]
+        assert walk.spec.num_layers == len(walk._layers) == 1
+        assert walk is not next(walks)
+        one, other = (way(walk, ids) for way in ways)
+        assert walk.cache.length == ids.shape[1]
+        assert (one - other).abs().max() < 2e-3 * other.abs().max()
+        seen.append(ids.numel())
+        return [1, 2]
+
+    monkeypatch.setattr(contest, "fastest", fastest)
+    monkeypatch.setattr(choosing_steps, "WALKED", 2**16)
+    load("tiny-3.7m", weights=weights)
+    assert seen == [16, 32, 64]
