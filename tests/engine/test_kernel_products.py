@@ -119,7 +119,7 @@ def test_on_request_no_kernel_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_choice_holds_for_the_rows_up_to_those_that_were_tried() -> None:
-    choice = Choice("any")
+    choice = Choice("any", UNMEASURED_ROWS)
     assert choice.most_rows == 8
     choice.decide([2, 8])
     assert [rows for rows in range(70) if choice.takes(rows)] == [2, 5, 6, 7, 8]
