@@ -54,7 +54,7 @@ def line_interpolate(x: float, curve: Curve) -> float:
 def never_falling(curve: Curve) -> Curve:
     """The nearest curve that nowhere falls as x grows (least squares; neighbours in the wrong order are averaged).
 
-    More positions, or a longer prompt, are never less work: where measured points say so, the machine was unsteady.
+    More rows, positions or tokens are never less work: where measured points say so, the machine was unsteady.
     Pool adjacent violators, Barlow, Bartholomew, Bremner and Brunk (1972).
     """
     pools: list[tuple[float, int]] = []
@@ -87,8 +87,7 @@ class Points:
         apart = ("attention", "conv", "recurrence", "experts")
         between = [p for p in small if p.kind not in apart]
         self._between = _curves(between, lambda p: (p.kind, p.width), lambda p: p.rows)
-        by_context = _curves(decode, lambda p: p.batch, lambda p: p.context)
-        self._decode = {batch: never_falling(curve) for batch, curve in by_context.items()}
+        self._decode = _curves(decode, lambda p: p.batch, lambda p: p.context)
         self._prefill = sorted((p.context, p.rows, p.time_ns) for p in prefill)
         # A prompt's tokens are one sequence's; in decode there are as many sequences as rows.
         self._recurrent = _curves(recurrent, lambda p: (p.kind, p.width, p.rows == p.batch), lambda p: p.rows)
@@ -191,4 +190,4 @@ def _curves(points: Iterable[Point], key: Callable[[Point], Key], x: Callable[[P
     curves: dict[Key, Curve] = {}
     for point in points:
         curves.setdefault(key(point), []).append((x(point), point.time_ns))
-    return {key: sorted(curve) for key, curve in curves.items()}
+    return {key: never_falling(sorted(curve)) for key, curve in curves.items()}

@@ -70,10 +70,10 @@ def _measured(linears: list[Linear], dtype: torch.dtype) -> list[int]:
     rows_of = torch.randn(TRIED_ROWS[-1], linears[0].shape[1]).to(dtype)
     for rows in TRIED_ROWS:
         x = rows_of[:rows]
-        kernels_ns, torchs_ns = contest.fastest([_by_kernel, Linear.by_torch], slices, x)
-        if kernels_ns <= torchs_ns:
+        slower = contest.kernels_lose([_by_kernel, Linear.by_torch], slices, x)
+        if not slower:
             won.append(rows)
-        elif kernels_ns > HOPELESS * torchs_ns and rows > 1:
+        elif slower > HOPELESS and rows > 1:
             break
     return won
 

@@ -2,6 +2,7 @@
 
 As `engine.model.choosing` does for single products, whose measurement does not decide this: what a compiled step gains
 beside its products counts as well. Both ways read the same few layers, other ones each time, when a model is loaded.
+What the cache is held in hardly matters to a prompt of 64 tokens: what was found for one format holds for the others.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from engine.model.linear import Linear
 if TYPE_CHECKING:
     from engine.model.compiled import CompiledSteps
 
-FIRST_ROWS = 16
-"""Fewer are always the kernels': what such a step costs is reading the weights, and no library reads them faster."""
+ALWAYS = (1, 2, 4, 8)
+"""The kernels' in any case: what such a step costs is reading the weights, and no library reads them faster."""
 WALKED = 1 << 23
 """Weights that are walked at a time; a model with larger layers has one walked."""
 VOCABULARY = 16
@@ -37,8 +38,8 @@ def settle(steps: CompiledSteps) -> None:
     choice = steps.choice
     if choice.decided:
         return
-    won = contest.known().get(choice.key)
-    if won is None:
+    won = contest.known().get(choice.key, [])
+    if len(won) < len(ALWAYS) or won != list(TRIED_ROWS[: len(won)]):  # nothing, or what this does not find
         won = _measured(steps)
         contest.keep({choice.key: won})
     choice.decide(won)
@@ -46,11 +47,10 @@ def settle(steps: CompiledSteps) -> None:
 
 def _measured(steps: CompiledSteps) -> list[int]:
     """The numbers of rows that the kernels are to take, up to the last before the first that they lose."""
-    won, walks = [rows for rows in TRIED_ROWS if rows < FIRST_ROWS], _walks(steps)
+    won, walks = list(ALWAYS), _walks(steps)
     for rows in TRIED_ROWS[len(won) :]:
         ids = torch.zeros(1, rows, dtype=torch.long)
-        kernels_ns, torchs_ns = contest.fastest([_by_kernels, _by_torch], walks, ids)
-        if kernels_ns > torchs_ns:
+        if contest.kernels_lose([_by_kernels, _by_torch], walks, ids):
             break
         won.append(rows)
     return won

@@ -69,7 +69,7 @@ class CompiledSteps:
         inner = mixer.heads * mixer.head_dim
         shape = f"{spec.hidden_size} {mixer.heads}/{mixer.kv_heads}x{mixer.head_dim} {feed.width}"
         self.choice = choice_of(
-            f"whole steps {kind} {shape}", UNMEASURED_ROWS if kind == "fp32" else UNMEASURED_PACKED_ROWS
+            f"whole steps {kind}-{group} {shape}", UNMEASURED_ROWS if kind == "fp32" else UNMEASURED_PACKED_ROWS
         )
         self._set(
             layers=len(layers),

@@ -14,7 +14,7 @@ from engine.ledger.convention import LATENT_FORMS
 from engine.record import Run, RunRequest
 from engine.request import CLOCKS, LAUNCHES
 from pages._parts import choices as models
-from pages._parts import misread, terms
+from pages._parts import misread, session, terms
 from pages._parts import query as query_of
 from pages._parts.folded import folded
 from pages._parts.links import DTYPES, KV, LIMITS, SAME, WEIGHTS, View, parse_view, to_query
@@ -41,6 +41,7 @@ FIRST_PROMPTS = {"en": EXAMPLES["A story"], "zh": EXAMPLES["The lesson's sentenc
 MORE = ("temperature", "seed", "top_k", "top_p", "min_p", "dtype", "weights", "kv", "latent", "clock", "launches")
 LATE_S = 2.0
 _NAMES = [field.name for field in fields(View)]
+_CHOSEN = ("model", "dtype", "weights", "kv", "latent", "clock", "launches")
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,15 @@ def seed(t: Words, run: Run | None) -> None:
     known = set(models.choices())
     if view.model not in known:
         view = replace(view, model=View().model if View().model in known else sorted(known)[0])
+    st.session_state["view"] = view
     if is_news:
         misread.say(t, query_of.misread(view, query))
+    other_language = session.language_changed("live_run")
     for name, value in asdict(view).items():
-        if is_news or name not in st.session_state:
+        if is_news or name not in st.session_state or not _is_choice(name, st.session_state[name]):
             st.session_state[name] = value
+        elif other_language and name in _CHOSEN:  # said again, the browser learns what it is called now
+            st.session_state[name] = st.session_state[name]
     if "prompt" not in st.session_state:
         st.session_state["prompt"] = st.session_state.get("kept_prompt", FIRST_PROMPTS[t.language])
     if (
@@ -102,7 +107,10 @@ def keep(view: View) -> None:
     st.session_state["kept_prompt"] = st.session_state["prompt"]
     here = st.query_params.to_dict()
     written = {name: value for name, value in here.items() if name in _NAMES}
-    if parse_view(written) != view:
+    # What the browser says it may have shown before the last that was written reached it: that would be there to stay.
+    under_way = st.session_state["address"]
+    is_late = time.monotonic() - under_way.written_at < LATE_S and parse_view(under_way.query) != view
+    if parse_view(written) != view or is_late:
         query = to_query(view)
         others = {name: value for name, value in here.items() if name not in _NAMES}
         st.query_params.from_dict({**query, **others})
@@ -139,19 +147,29 @@ def draw(t: Words, *, is_running: bool) -> View:
     _prompt(t)
     choices = models.choices()
     st.selectbox(t("Model"), list(choices), key="model", format_func=lambda each: _model_label(t, choices[each]))
-    if not is_running and not choices[st.session_state["model"]].fetched:
+    chosen = choices[current().model]
+    if not is_running and not chosen.fetched:
         st.caption(t("Not on this machine yet: the first run fetches it, once."))
     with st.container(key="sizes"):
         left, right = st.columns(2)
     _number(left, t("Length"), "length", t(terms.LENGTH))
     _number(right, t("Batch"), "batch", t(terms.BATCH))
-    _more(t, choices[st.session_state["model"]])
+    _more(t, chosen)
     return current()
 
 
 def current() -> View:
     """What the controls say now."""
-    return View(**{name: st.session_state[name] for name in _NAMES})
+    said = {name: st.session_state[name] for name in _NAMES}
+    known = asdict(st.session_state.get("view", View()))
+    return View(**{name: value if _is_choice(name, value) else known[name] for name, value in said.items()})
+
+
+def _is_choice(name: str, value: Any) -> bool:
+    """Not so for an option's name in a language just left: Streamlit hands on what it no longer knows."""
+    if name == "model":
+        return value in models.choices()
+    return name not in _CHOSEN or getattr(parse_view({name: value}), name) == value
 
 
 def request_of(view: View) -> RunRequest:

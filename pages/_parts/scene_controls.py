@@ -31,6 +31,8 @@ from pages._parts.scene import (
 from pages._parts.words import Words
 
 PREFIX = "scene_"
+CHOSEN = (*CHOICES, "model", "device", "before")
+"""Controls that offer options by name."""
 
 
 def seed(page: str, names: Sequence[str]) -> None:
@@ -58,9 +60,12 @@ def seed(page: str, names: Sequence[str]) -> None:
             scene, config=scene.config if "config" in query else st.session_state.get("scene", scene).config
         )
     st.session_state["scene"] = scene
+    other_language = session.language_changed(page)
     for name in names:
-        if is_news or PREFIX + name not in st.session_state:
+        if is_news or PREFIX + name not in st.session_state or not _is_choice(name, st.session_state[PREFIX + name]):
             st.session_state[PREFIX + name] = _as_widget(name, getattr(scene, name))
+        elif other_language and name in CHOSEN:  # said again, the browser learns what it is called now
+            st.session_state[PREFIX + name] = st.session_state[PREFIX + name]
 
 
 def keep(page: str, names: Sequence[str]) -> Scene:
@@ -70,11 +75,13 @@ def keep(page: str, names: Sequence[str]) -> Scene:
     plain = to_query(scene, names) == to_query(Scene(), names)
     query = {} if plain and not st.session_state[f"{page}_seen"] else to_query(scene, names)
     here = st.query_params.to_dict()
-    known = read_names(names)
-    if {name: value for name, value in here.items() if name in known} != query:
+    known, written = read_names(names), st.session_state[f"{page}_written"]
+    said = {name: value for name, value in here.items() if name in known}
+    # What the browser says it may have shown before the last that was written reached it: that would be there to stay.
+    if said != query or (written and written[-1] != query):
         others = {name: value for name, value in here.items() if name not in known}
         st.query_params.from_dict({**query, **others})
-        st.session_state[f"{page}_written"].append(query)
+        written.append(query)
     return scene
 
 
@@ -83,7 +90,12 @@ def current(names: Sequence[str]) -> Scene:
     said = {name: st.session_state[PREFIX + name] for name in read_names(names) if PREFIX + name in st.session_state}
     said = {name: ",".join(value) if isinstance(value, list) else value for name, value in said.items()}
     scene: Scene = st.session_state["scene"]
-    return replace(scene, **said)
+    return replace(scene, **{name: value for name, value in said.items() if _is_choice(name, value)})
+
+
+def _is_choice(name: str, value: Any) -> bool:
+    """Not so for an option's name in a language just left: Streamlit hands on what it no longer knows."""
+    return name not in CHOSEN or getattr(parse_scene({name: value}), name) == value
 
 
 def choose(**values: Any) -> None:

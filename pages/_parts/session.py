@@ -30,6 +30,13 @@ def choose_language() -> Words:
     return words()
 
 
+def language_changed(page: str) -> bool:
+    """Whether a page's controls were last drawn in another language."""
+    before = st.session_state.get(f"{page}_language", words().language)
+    st.session_state[f"{page}_language"] = words().language
+    return bool(before != words().language)
+
+
 def language_switch(t: Words) -> None:
     """The control in the sidebar."""
 

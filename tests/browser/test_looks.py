@@ -61,6 +61,22 @@ def test_the_expected_line_is_seen_in_light_and_dark(browser: Browser, lab: Lab,
     context.close()
 
 
+def test_a_hasty_switch_of_languages_loses_no_choice(page: Page, lab: Lab) -> None:
+    """The browser names an option by what it is called, and may say so in a language that the lab has left by then."""
+    open_live(page, lab.url, model="tiny-3.7m", weights="int8")
+    for pause_ms in (30, 120, 300):
+        for name in 3 * ["中文", "English"]:
+            page.get_by_text(name, exact=True).click()
+            page.wait_for_timeout(pause_ms)
+        settled(page)
+    page.get_by_text("中文", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("现场运行")
+    settled(page)
+    expect(page.get_by_role("combobox", name="模型")).to_have_value("tiny-3.7m（随机权重）")
+    page.wait_for_function("location.search.includes('model=tiny-3.7m&') && location.search.includes('weights=int8')")
+    assert "Traceback" not in (lab.home / "server.log").read_text()
+
+
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_phone_shows_each_page_without_sideways_scrolling(browser: Browser, lab: Lab, language: str) -> None:
     context = browser.new_context(

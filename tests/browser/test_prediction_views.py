@@ -100,6 +100,23 @@ def test_dragging_moves_the_point_and_keeps_the_chart(page: Page, lab: Lab) -> N
     expect(page.get_by_text("at most 58 fit")).to_be_visible()
 
 
+def test_the_address_follows_changes_that_overtake_each_other(page: Page, lab: Lab) -> None:
+    """The browser may say an old address along with a new change; what the lab wrote meanwhile arrives after that."""
+    _open(page, lab, "batch", "batch=30")
+    thumb = page.locator(".st-key-scene_batch input[type=range]")
+    thumb.focus()
+    for key in 3 * ["End", "Home", "End", "Home", "ArrowRight", "End", "Home", "End"]:
+        thumb.press(key)
+        page.wait_for_timeout(120)
+    page.wait_for_function("new URLSearchParams(location.search).get('batch') === '1024'")
+    thumb.press("Home")
+    page.wait_for_timeout(120)
+    thumb.press("ArrowRight")
+    page.wait_for_function("new URLSearchParams(location.search).get('batch') === '2'")
+    settled(page)
+    assert thumb.get_attribute("aria-valuetext") == "2"
+
+
 def test_terms_and_tasks_are_within_reach_of_the_keyboard(page: Page, lab: Lab) -> None:
     _open(page, lab, "roofline", "batch=1")
     term = page.get_by_role("button", name="π", exact=True)

@@ -27,7 +27,11 @@ from engine.tell import Teller
 pytestmark = pytest.mark.skipif(not kernels.usable(), reason="the compiled kernels need numba and a POSIX system")
 
 FP32, BF16 = torch.float32, torch.bfloat16
-DAMAGES = ("", "{", "[1]", '{"fp32 fp32 48x64": "all"}', '{"fp32 fp32 48x64": [1.5]}', "[" * 10**5)
+DAMAGES = (
+    *("", "{", "[1]", "[" * 10**5),
+    *(f'{{"fp32 fp32 48x64": {found}}}' for found in ('"all"', "[1.5]", "[3]", f"[1, {10**30}]", "[-1]")),
+)
+UNHEARD_OF = ([], [64], [1, 64], [1, 2, 4], [1, 2, 4, 8, 32], [8, 4, 2, 1])
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +111,7 @@ def test_measuring_the_machine_anew_measures_this_anew(
     part = some()
     assert undecided([part], FP32) != []
     settle([part], FP32)
-    assert times["asked"] == len(few_rows.TRIED_ROWS) + 2, "hopeless with two rows"
+    assert times["asked"] == len(few_rows.TRIED_ROWS) + 2 * 2, "hopeless with two rows; each loss was looked at again"
     assert most_rows_of([part], FP32) == {"few_rows": "0"}
     assert json.loads(file_of(home).read_text()) == {"fp32 fp32 48x64": []}
 
@@ -213,6 +217,38 @@ def test_a_whole_step_goes_the_faster_way_in_a_run_and_in_a_dry_walk(home: Path,
     assert times["asked"] == 0
 
 
+@pytest.mark.parametrize("found", UNHEARD_OF, ids=str)
+def test_what_is_never_found_of_whole_steps_is_not_believed(
+    home: Path, found: list[int], times: dict[Any, Any]
+) -> None:
+    load("tiny-3.7m")
+    kept = json.loads(file_of(home).read_text())
+    file_of(home).write_text(json.dumps({key: found if key.startswith("whole") else won for key, won in kept.items()}))
+    few_rows.forget_choices()  # another process
+    assert load("tiny-3.7m").kernels == {"whole_steps": "64"}
+    assert json.loads(file_of(home).read_text()) == kept
+
+
+def test_a_loss_is_looked_at_again_and_a_draw_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def said(*answers: list[int]) -> float:
+        left = iter(answers)
+        monkeypatch.setattr(contest, "fastest", lambda *_: next(left))
+        return contest.kernels_lose([], iter([]), torch.zeros(1))
+
+    assert said([109, 100]) == 0
+    assert said([300, 100], [90, 100]) == 0, "something else ran the first time"
+    assert said([300, 100], [150, 120]) == 1.5
+
+
+def test_a_file_that_cannot_be_replaced_leaves_nothing_behind(home: Path, times: dict[Any, Any]) -> None:
+    settle([some()], FP32)
+    place = file_of(home)
+    place.unlink()
+    place.mkdir()
+    settle([some(n=49)], FP32)
+    assert file_of(home) == place
+
+
 @pytest.mark.parametrize("weights", [None, "bf16", "int8", "int4"])
 def test_both_ways_of_a_whole_step_are_really_walked(weights: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """By other layers each time, with as many rows as are to be decided, and with the same result."""
@@ -228,7 +264,7 @@ def test_both_ways_of_a_whole_step_are_really_walked(weights: str | None, monkey
         assert walk.cache.length == ids.shape[1]
         assert (one - other).abs().max() < 2e-3 * other.abs().max()
         seen.append(ids.numel())
-        return [1, 2]
+        return [1, 1]
 
     monkeypatch.setattr(contest, "fastest", fastest)
     monkeypatch.setattr(choosing_steps, "WALKED", 2**16)

@@ -133,6 +133,14 @@ def test_a_curve_that_falls_is_averaged_where_it_does_and_kept_elsewhere() -> No
     assert never_falling([(1, 1.0), (4, 1.0), (9, 2.5)]) == [(1, 1.0), (4, 1.0), (9, 2.5)]
 
 
+def test_more_rows_are_never_expected_to_take_less() -> None:
+    """What was measured of few rows while others used the machine would say so."""
+    measured = [linear(8, 16, 1, 900.0), linear(8, 16, 4, 120.0), linear(8, 16, 64, 510.0)]
+    points = Points(ceilings().model_copy(update={"linear": measured}), "fp32", 4000)
+    assert [points.linear_ns(rows, 8, 16) for rows in (1, 2, 4)] == [510.0] * 3
+    assert points.linear_ns(64, 8, 16) == 510.0, "the mean of 900 and 120"
+
+
 def test_more_positions_are_never_less_work_however_unsteady_the_points() -> None:
     def attention(rows: int, context: int, time_ns: float) -> SmallOpPoint:
         return SmallOpPoint(

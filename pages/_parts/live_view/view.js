@@ -44,6 +44,7 @@ class LiveView {
     this.seen = 0
     this.ended = false
     this.failures = 0
+    this.drawMs = 0  // what has come by the time the chart is there is drawn at once
     this.pending = []
     this.unread = []
     this.kept = []
@@ -141,7 +142,7 @@ class LiveView {
   }
 
   pause() {
-    return Math.min(DRAW_AT_LEAST_EVERY_MS, Math.max(DRAW_EVERY_MS, (this.drawMs ?? 0) / DRAW_SHARE))
+    return Math.min(DRAW_AT_LEAST_EVERY_MS, Math.max(DRAW_EVERY_MS, this.drawMs / DRAW_SHARE))
   }
 
   // What came since the last drawing goes on the chart in one go.
@@ -261,9 +262,7 @@ class LiveView {
     const layout = layoutFor(this.data.words, ink, this.scale, this.data.length - 1)
     if (kept) { layout.xaxis.range = kept.x; layout.yaxis.range = kept.y; layout.yaxis2.range = kept.y2 }
     layout.uirevision = this.data.run
-    const started = performance.now()
     await window.Plotly.react(node, tracesFor(this.data.colours, ink), layout, CONFIG)
-    this.drawMs = performance.now() - started
     if (!this.node) {
       node.on("plotly_relayout", (change) => {
         if (this.ours) return
