@@ -24,7 +24,6 @@ from engine.laps import OpKey
 from engine.measure import Progress, ShouldStop, Timing, part, summarise
 from engine.model import supported
 from engine.points import COVERS
-from engine.probe import probe
 from engine.spec import Spec
 from engine.walks import WALK_S, cache_room, cases, walk_all
 
@@ -67,15 +66,12 @@ def for_model(
     plain = supported.is_plain(spec)
     walk = partial(_walk_plain, weights=weights, kv=kv) if plain else walk_parts
     on_share = part(progress, MEASURING_MODEL, 0.0, 1.0)
-    probe_before_ns = probe(device)
     with torch.inference_mode():
         samples = walk(
             ceilings, spec, dtype, device, rows, budget_s=budget_s, on_share=on_share, should_stop=should_stop
         )
-    # One set of ceilings holds for one speed of the machine, and this may be another day than that of the others.
-    longer = ceilings.times_longer((probe_before_ns + probe(device)) / 2)
     on_share(1.0)
-    timings = {key: summarise([value / longer for value in values]) for key, values in samples.items()}
+    timings = {key: summarise(values) for key, values in samples.items()}
     return _with_points(ceilings, dtype, weights, weight_bytes(spec, dtype, weights), timings, {} if plain else COVERS)
 
 

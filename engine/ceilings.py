@@ -171,31 +171,6 @@ class Ceilings(_Facts):
         peak = self.peak(multiplication)
         return flops / peak * 1e9 if peak else 0.0
 
-    def times_longer(self, probe_ns: float) -> float:
-        """How many times as long the control probe takes as when these were measured; 1 where it was not timed then."""
-        return probe_ns / self.probe_ns if self.probe_ns else 1.0
-
-    def slowed(self, factor: float) -> Ceilings:
-        """Those of this machine while everything takes `factor` times as long. The probe stays as it was measured."""
-        bandwidth = [
-            point.model_copy(
-                update={
-                    "bytes_per_s": point.bytes_per_s / factor,
-                    "by_kernel": {name: rate / factor for name, rate in point.by_kernel.items()},
-                }
-            )
-            for point in self.bandwidth
-        ]
-        return self.model_copy(
-            update={
-                "bandwidth": bandwidth,
-                "peak_flops_per_s": {name: rate / factor for name, rate in self.peak_flops_per_s.items()},
-                "launch_ns": self.launch_ns * factor,
-                "linear": [point.model_copy(update={"time_ns": point.time_ns * factor}) for point in self.linear],
-                "small_ops": [point.model_copy(update={"time_ns": point.time_ns * factor}) for point in self.small_ops],
-            }
-        )
-
     def bandwidth_spread_at(self, working_set_bytes: float) -> float:
         """Relative spread of that bandwidth, interpolated likewise."""
         return _interpolate(working_set_bytes, self.bandwidth, [p.spread for p in self.bandwidth])

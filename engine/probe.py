@@ -2,9 +2,6 @@
 
 It reads a matrix too large for the caches and never changes, so two readings on one machine differ only
 by what else the machine was doing. Knows nothing of models or of what is measured between two readings.
-
-It lasts as long as a short run does: on a two-core virtual machine five readings (30 ms) went with the steps made just
-after them by a correlation of 0.5, readings over 0.7 s by 0.8 (39 pairs; docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -12,7 +9,6 @@ from __future__ import annotations
 import functools
 import os
 import statistics
-from time import monotonic
 
 import torch
 from torch.nn import functional
@@ -24,28 +20,24 @@ from engine.record import Probe
 
 # 128 MiB in fp32: beyond the private caches of any core, about 7 ms a reading at 20 GB/s.
 ROWS, COLUMNS = 16_384, 2_048
-LASTS_S = 0.5
-FEWEST, MOST = 5, 200
+READINGS = 5
 
 
 def probe(device: torch.device | str) -> int:
-    """Median time of a matvec in nanoseconds, over `LASTS_S` of them after one untimed."""
+    """Median time of `READINGS` matvecs in nanoseconds, after one untimed; 20 to 50 ms in all on a small CPU."""
     device = torch.device(device)
     matrix, vector = _operands(device)
     clock = clock_for(device)
-    readings: list[int] = []
     with torch.inference_mode():
         functional.linear(vector, matrix)
-        ends = monotonic() + LASTS_S
-        while len(readings) < FEWEST or (len(readings) < MOST and monotonic() < ends):
-            readings.append(clock.time(lambda: functional.linear(vector, matrix))[1])
+        readings = [clock.time(lambda: functional.linear(vector, matrix))[1] for _ in range(READINGS)]
     return round(statistics.median(readings))
 
 
-def probed(before_ns: int, neighbours: Neighbours, device: torch.device, scaled_by: float = 1.0) -> Probe:
+def probed(before_ns: int, neighbours: Neighbours, device: torch.device) -> Probe:
     """The machine around what has just been measured: the probe again, and what others used of it meanwhile.
 
-    neighbours: counting since the first of the timed calls. scaled_by: as `Probe.ceilings_scaled_by`.
+    neighbours: counting since the first of the timed calls.
     """
     other_cores = neighbours.other_cores()
     after_ns = probe(device)
@@ -55,7 +47,6 @@ def probed(before_ns: int, neighbours: Neighbours, device: torch.device, scaled_
         load=load_average(),
         moved=probe_moved(before_ns, after_ns),
         other_cores=other_cores,
-        ceilings_scaled_by=scaled_by,
     )
 
 

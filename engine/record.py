@@ -149,8 +149,6 @@ class Probe(_Part):
     """A fixed matvec timed before and after the run, and how busy the machine was.
 
     load: the system's 1-minute average, ours included. other_cores: cores' worth of work others did during the steps.
-    ceilings_scaled_by: `before_ns` over what the probe took when the ceilings were measured. The record's ceilings have
-    been slowed by that, so that they and the lines are of the machine as it was just before the run.
     """
 
     before_ns: Count

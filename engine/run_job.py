@@ -73,8 +73,6 @@ class RunInProgress:
         self._ceilings: Ceilings | None = None
         self._preparation = Preparation()
         self._probe: Probe | None = None
-        self._probe_before_ns = 0
-        self._scaled_by = 1.0
         self._prompt: Prompt | None = None
         self._answer: Answer | None = None
         self._dtype = "float32"
@@ -113,11 +111,9 @@ class RunInProgress:
         facts = model_facts(source, self._dtype, formats)
         # By the name that was asked for, and with all it takes to check the record without the lab.
         self._facts = facts.model_copy(update={"id": asked.model, "config": dict(source.config)})
-        known = self._bench.ceilings(device, source.spec, formats.plain_format, self._job.ceilings, teller, weights, kv)
-        # Before the warm-up, not between it and the run: the probe's matrix would push a small model out of the cache.
-        self._probe_before_ns = probe(device)
-        self._scaled_by = known.times_longer(self._probe_before_ns)
-        self._ceilings = known.slowed(self._scaled_by)
+        self._ceilings = self._bench.ceilings(
+            device, source.spec, formats.plain_format, self._job.ceilings, teller, weights, kv
+        )
         self._resident_weight_bytes = model.resident_weight_bytes
         self._kernels = model.kernels
         output = self._run(model, tokenizer, prompt.token_ids, self._predict(source))
@@ -238,6 +234,8 @@ class RunInProgress:
         assert self._device is not None
         asked, teller, clock = self._request, self._teller, clock_for(self._device)
         teller.state("warming_up")
+        # Before the warm-up, not between it and the run: the probe's matrix would push a small model out of the cache.
+        before_ns = probe(self._device)
         before = _graph(model)
         for raw in warm_up(
             model,
@@ -261,7 +259,7 @@ class RunInProgress:
             self._steps.append(step)
             teller.step(step)
         teller.flush()
-        self._probe = probed(self._probe_before_ns, neighbours, self._device, self._scaled_by)
+        self._probe = probed(before_ns, neighbours, self._device)
         return self._answer.output
 
     def _steps_of(self, model: Model, ids: list[int], stop_ids: Collection[int], clock: Clock) -> Iterator[RawStep]:

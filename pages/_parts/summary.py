@@ -203,9 +203,6 @@ def _measured_on(t: Words, run: Run) -> None:
         before, after, moved = t.duration(probe.before_ns), t.duration(probe.after_ns), t.percent(probe.moved)
         said = t("{before} before, {after} after ({moved})", before=before, after=after, moved=moved)
         facts.append((t("Control probe"), said))
-        if probe.ceilings_scaled_by != 1.0:
-            label = t("Times of the ceilings, scaled by the probe before the run")
-            facts.append((label, f"× {t.number(probe.ceilings_scaled_by)}"))
     facts.append((t("Measured at"), t.moment(run.created_at)))
     facts.append(
         (t("Warm-up"), t.plural("{count} step, not shown", "{count} steps, not shown", len(run.warm_up_steps)))
