@@ -13,7 +13,10 @@ from pages._parts.words import Words
 
 
 def inequality(t: Words, asked: Asked, document: dict[str, Any]) -> None:
-    """t ≥ max(FLOPs/π, bytes/β) ⇔ I against π/β. Each term opens what it means and what it is for both steps."""
+    """t ≥ max(FLOPs/π, bytes/β), and I against π/β says which is larger.
+
+    Each term opens what it means and what it is for both steps.
+    """
 
     def both(write: Callable[[dict[str, Any]], str]) -> list[str]:
         prefill, decode = document["prefill"], document["decode"]
@@ -39,7 +42,7 @@ def inequality(t: Words, asked: Asked, document: dict[str, Any]) -> None:
         ("FLOPs", "/", terms.FLOPS, both(flops)),
         ("π", ",", terms.PEAK, [t("{device}, {dtype}: **{value}**", value=rate, **on)]),
         ("bytes", "/", terms.BYTES, both(moved)),
-        ("β", ") ⇔", terms.BANDWIDTH, [t("{device}: **{value}**", device=device, value=bandwidth)]),
+        ("β", "):", terms.BANDWIDTH, [t("{device}: **{value}**", device=device, value=bandwidth)]),
         ("I", t("against"), terms.ARITHMETIC_INTENSITY, intensity),
         ("π / β", "", terms.RIDGE, [quotient]),
     ]
