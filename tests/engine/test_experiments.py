@@ -131,7 +131,7 @@ def test_a_sweep_in_int8_reads_a_quarter_and_is_predicted_so(broker: Broker) -> 
         assert quarter.bytes.kv_read == whole.bytes.kv_read
         assert quarter.predicted_ns.measured_roof < whole.predicted_ns.measured_roof
     # Both may have been made within one second, the finest that lists are sorted by.
-    assert {row.id: row.format for row in made.newest("sweep", 2)}[packed.id] == "int8"
+    assert {row.id: row.format for row in made.newest("sweep", 20)}[packed.id] == "int8"
 
 
 def test_experiments_are_listed_the_newest_first_by_kind_and_model(broker: Broker) -> None:
