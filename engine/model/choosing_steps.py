@@ -19,7 +19,7 @@ from engine.model import contest
 from engine.model.choosing import part_of
 from engine.model.decoder import Decoder
 from engine.model.few_rows import TRIED_ROWS
-from engine.model.linear import Linear
+from engine.model.linear import Linear, linears_in
 
 if TYPE_CHECKING:
     from engine.model.compiled import CompiledSteps
@@ -68,7 +68,7 @@ def _by_torch(decoder: Decoder, ids: Tensor) -> Tensor:
 
 def _walks(steps: CompiledSteps) -> Iterator[Decoder]:
     """Decoders of a few of the layers each, one behind the other and again from the first."""
-    each = sum(linear.shape[0] * linear.shape[1] for linear in steps.layers[0].linears)
+    each = sum(linear.shape[0] * linear.shape[1] for linear in linears_in(steps.layers[0]))
     count = max(1, min(len(steps.layers), WALKED // each))
     firsts = range(0, len(steps.layers) - count + 1, count)[: 2 * (1 + contest.SAMPLES)]
     return cycle([_walk(steps, first, count) for first in firsts])

@@ -60,11 +60,6 @@ class Layer:
         )
 
     @property
-    def linears(self) -> list[Linear]:
-        """Its matrices."""
-        return [self.attention.qkv, self.attention.out, self.mlp.gate_up, self.mlp.down]
-
-    @property
     def tensors(self) -> list[Tensor]:
         """What it keeps resident."""
         return [self.input_norm, *self.attention.tensors, self.post_attention_norm, *self.mlp.tensors]

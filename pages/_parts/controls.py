@@ -93,12 +93,8 @@ def seed(t: Words, run: Run | None) -> None:
             st.session_state[name] = st.session_state[name]
     if "prompt" not in st.session_state:
         st.session_state["prompt"] = st.session_state.get("kept_prompt", FIRST_PROMPTS[t.language])
-    if (
-        st.session_state["prompt"] in FIRST_PROMPTS.values()
-        and st.session_state.get("prompt_language", t.language) != t.language
-    ):
+    if other_language and st.session_state["prompt"] in FIRST_PROMPTS.values():
         st.session_state["prompt"] = FIRST_PROMPTS[t.language]
-    st.session_state["prompt_language"] = t.language
 
 
 def keep(view: View) -> None:
