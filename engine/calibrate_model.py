@@ -23,6 +23,7 @@ from engine.hardware_device import TORCH_NAMES
 from engine.laps import OpKey
 from engine.measure import Progress, ShouldStop, Timing, part, summarise
 from engine.model import supported
+from engine.own_reading import raise_bandwidth
 from engine.points import COVERS
 from engine.spec import Spec
 from engine.walks import WALK_S, cache_room, cases, walk_all
@@ -72,7 +73,10 @@ def for_model(
         )
     on_share(1.0)
     timings = {key: summarise(values) for key, values in samples.items()}
-    return _with_points(ceilings, dtype, weights, weight_bytes(spec, dtype, weights), timings, {} if plain else COVERS)
+    read = weight_bytes(spec, dtype, weights)
+    found = _with_points(ceilings, dtype, weights, read, timings, {} if plain else COVERS)
+    step = ledger.decode(spec, 1, formats=ledger.Formats.engine(dtype, weights))
+    return raise_bandwidth(found, step, dtype, read)
 
 
 def _walk_plain(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from engine.laps import HostLaps, Laps, OpKey
 from engine.ledger import Formats
 from engine.model import choosing, choosing_steps, ops
 from engine.model.attention import Attention, Step
-from engine.model.decoder import FORMATS, Layer, compile_steps
+from engine.model.decoder import FORMATS, Decoder, Layer
 from engine.model.linear import Linear, linears_in
 from engine.model.reader import Reader
 from engine.model.rotary import RotaryTable
@@ -79,7 +80,16 @@ class DryModel:
         self._norm = reader.vector("model.norm.weight")
         self._head = Linear.of(self._embedding) if spec.tied else reader.linear("lm_head", bias=False)
         self._kv, self._form = kv or FORMATS[dtype], kv or ""
-        self._compiled = compile_steps(spec, self.layers, self._embedding, self._norm, self._head, self._kv)
+        self._decoder = Decoder(
+            spec,
+            embedding=self._embedding,
+            layers=self.layers,
+            norm=self._norm,
+            head=self._head,
+            max_tokens=spec.max_position,
+            kv=self._kv,
+        )
+        self._compiled = self._decoder.compiled
         if self._compiled is None:
             choosing.settle(linears_in([self._head, *self.layers]), dtype)
         else:
@@ -132,9 +142,12 @@ class DryModel:
         What such a lap has beside that (norms, SwiGLU, residuals) was done in it, and takes no time of its own.
         """
         cache.length = case.context - case.tokens
+        self._decoder.go_on_in(cache, rotary)
         ids = torch.zeros(case.batch, case.tokens, dtype=torch.long)
+        alone = case.tokens == 1
+        call = partial(self._decoder.decode, ids[:, 0]) if alone else partial(self._decoder.by_kernels, ids)
         called_ns = perf_counter_ns()
-        logits = compiled(ids, cache, rotary)
+        logits = call()
         took_ns = perf_counter_ns() - called_ns
         names = [LayerKeys.of(layer, self.spec.hidden_size, case, self._form) for layer in self.layers]
         inside = {key for keys in names for key in (keys.norm, keys.rotary, keys.residual, keys.swiglu)}
@@ -146,7 +159,8 @@ class DryModel:
             timed += [keys.qkv, keys.attention, keys.out, keys.gate_up, keys.down]
         timed.append(_linear_key(self._head, case.batch))
         laps_ns = compiled.laps_ns()
-        laps_ns[0] += took_ns - sum(laps_ns)  # a step begins when it is called: threads wake up, its tables are filled
+        # A step begins when it is called, as a run's does: it is checked, threads wake up, its tables are filled.
+        laps_ns[0] += took_ns - sum(laps_ns)
         laps.put([*timed, *inside], [*laps_ns, *[NO_TIME_NS] * len(inside)])
         return logits
 

@@ -205,7 +205,7 @@ def _price(step: StepLedger, ceilings: Ceilings, multiplication: str, points: Po
         if op.name in points.covered:
             continue
         roof = max(_roof_terms(op.bytes.total, op.flops, step.working_set_bytes, ceilings, multiplication))
-        measured = _measured_ns(op, step, points)
+        measured = points.op_ns(op, step)
         if measured is None:
             launches = op.count * ceilings.launch_ns
             priced.append((roof + launches, launches))
@@ -213,30 +213,6 @@ def _price(step: StepLedger, ceilings: Ceilings, multiplication: str, points: Po
             op_ns = max(op.count * measured, roof)
             priced.append((op_ns, min(op_ns, op.count * _start_ns(op, points, ceilings))))
     return priced
-
-
-def _measured_ns(op: Op, step: StepLedger, points: Points) -> float | None:
-    """One occurrence of an op from the measured points, or None where nothing like it was measured."""
-    if op.distinct:
-        return points.experts_ns(op.rows, op.distinct)
-    if op.kind == "linear":
-        return points.linear_ns(op.rows, op.k, op.n)
-    if op.kind == "attention":
-        if step.tokens == 1:
-            return points.decode_attention_ns(step.batch, op.context)
-        return _prefill_attention_ns(op, step.batch, points)
-    if op.kind in ("conv", "recurrence"):
-        return points.recurrent_ns(op.kind, op.n, step.batch, op.rows // step.batch)
-    return points.between_ns(point_kind(op), op.rows, op.n)
-
-
-def _prefill_attention_ns(op: Op, batch: int, points: Points) -> float | None:
-    """A prompt's, or a chunk's: the longer prompt up to its end, without the one before it."""
-    tokens = op.rows // batch
-    if op.context <= tokens:
-        return points.prefill_attention_ns(batch, tokens, op.context)
-    up_to_end, before = (points.prefill_attention_ns(batch, n, n) for n in (op.context, op.context - tokens))
-    return None if up_to_end is None or before is None else up_to_end - before
 
 
 def _start_ns(op: Op, points: Points, ceilings: Ceilings) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from engine.ceilings import Ceilings, LinearPoint, SmallOpPoint
-from engine.ledger import Op
+from engine.ledger import Op, StepLedger
 from engine.ledger.convention import LATENT_FORMS
 
 COVERS = {
@@ -94,6 +94,20 @@ class Points:
         self._experts = sorted((p.rows / p.distinct, p.time_ns / p.distinct) for p in small if p.kind == "experts")
         self.covered = frozenset(name for point in small for name in point.covers)
 
+    def op_ns(self, op: Op, step: StepLedger) -> float | None:
+        """Time of one occurrence of an op of a step, or None where nothing like it was measured."""
+        if op.distinct:
+            return self.experts_ns(op.rows, op.distinct)
+        if op.kind == "linear":
+            return self.linear_ns(op.rows, op.k, op.n)
+        if op.kind == "attention":
+            if step.tokens == 1:
+                return self.decode_attention_ns(step.batch, op.context)
+            return self._chunk_attention_ns(op, step.batch)
+        if op.kind in ("conv", "recurrence"):
+            return self.recurrent_ns(op.kind, op.n, step.batch, op.rows // step.batch)
+        return self.between_ns(point_kind(op), op.rows, op.n)
+
     def linear_ns(self, rows: float, k: int, n: int) -> float | None:
         """Time of one `rows` x [k, n] product; that of the shape nearest in size, scaled by size, if need be."""
         if not self._linear:
@@ -117,19 +131,21 @@ class Points:
         """Time of one layer's attention of one new position in each of `batch` sequences.
 
         A straight line in context (a call, and the keys and values to read), a power between measured batches.
-        A batch measured at fewer contexts than a single sequence grows with context as the single one does.
+        A batch measured at one context grows with it as the nearest batch does that was measured at several: less of
+        its time is the call's than a single sequence's.
         """
         if not self._decode:
             return None
-        alone = self._decode.get(1)
+        several = [known for known, curve in self._decode.items() if len(curve) > 1]
 
-        def at(curve: Curve) -> float:
-            if alone is None or len(curve) > 1:
+        def at(known: int, curve: Curve) -> float:
+            if not several or len(curve) > 1:
                 return line_interpolate(context, curve)
-            known, time_ns = curve[0]
-            return time_ns * line_interpolate(context, alone) / line_interpolate(known, alone)
+            like = self._decode[min(several, key=lambda other: abs(math.log(other / known)))]
+            seen, time_ns = curve[0]
+            return time_ns * line_interpolate(context, like) / line_interpolate(seen, like)
 
-        by_batch = sorted((float(batch), at(curve)) for batch, curve in self._decode.items())
+        by_batch = sorted((float(known), at(known, curve)) for known, curve in self._decode.items())
         return log_interpolate(batch, by_batch)
 
     def prefill_attention_ns(self, batch: int, tokens: float, context: float | None = None) -> float | None:
@@ -148,6 +164,14 @@ class Points:
         power = 2 if window == math.inf else 1
         alone = time * (tokens / longest) ** power if tokens > longest else log_interpolate(tokens, curve)
         return alone * batch
+
+    def _chunk_attention_ns(self, op: Op, batch: int) -> float | None:
+        """A prompt's, or a chunk's: the longer prompt up to its end, without the one before it."""
+        tokens = op.rows // batch
+        if op.context <= tokens:
+            return self.prefill_attention_ns(batch, tokens, op.context)
+        up_to_end, before = (self.prefill_attention_ns(batch, n, n) for n in (op.context, op.context - tokens))
+        return None if up_to_end is None or before is None else up_to_end - before
 
     def recurrent_ns(self, kind: str, width: int, batch: int, tokens: float) -> float | None:
         """Time of one layer's recurrence, or the convolution before it, for `tokens` new tokens a sequence."""

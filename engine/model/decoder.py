@@ -157,6 +157,10 @@ class Decoder(Model):
                 self._compiled.hold_kv(kept)
             self._allocate(batch=0, positions=0)
 
+    def go_on_in(self, cache: AnyKVCache, rotary: RotaryTable) -> None:
+        """Take a cache made elsewhere, with what it holds as the context, and the angles of its positions."""
+        self.cache, self._rotary, self._graph = cache, rotary, None
+
     def use_launches(self, how: Launches) -> None:
         """How decode steps are started from now on: op by op, or replayed from a CUDA graph that the first step behind
         a new cache records, as it is ("graph") or after torch.compile ("compiled").

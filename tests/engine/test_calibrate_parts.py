@@ -17,7 +17,7 @@ from engine.ceilings import BandwidthPoint, Ceilings, SmallOpPoint
 from engine.device import facts
 from engine.dry_parts import DryParts, counted, op_key, shelves
 from engine.dry_step import Case
-from engine.expected import _measured_ns, predictor
+from engine.expected import predictor
 from engine.laps import OpKey
 from engine.ledger import Formats
 from engine.model.supported import is_plain
@@ -100,7 +100,7 @@ def test_what_was_measured_prices_every_op_of_a_step(kind: str) -> None:
         assert predicted.expected > predicted.measured_roof
         points = Points(measured, "fp32", step.bytes.weights)
         ops = [op for op in step.ops if op.name not in points.covered]
-        assert all(_measured_ns(op, step, points) for op in ops), [op.name for op in ops]
+        assert all(points.op_ns(op, step) for op in ops), [op.name for op in ops]
 
 
 def test_a_large_model_is_held_a_shelf_at_a_time() -> None:
