@@ -131,7 +131,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     _device(run)
     _dtype(run)
     _weights(run)
-    add("--kv", metavar="FORMAT", help="bf16 or int8, for the KV cache alone (default: what is computed in)")
+    _kv(run)
     add(
         "--latent",
         default="absorbed",
@@ -181,6 +181,7 @@ def _add_sweep(sweep: argparse.ArgumentParser) -> None:
     add("--batch", type=int, default=1, metavar="B", help="sequences while the context grows")
     _dtype(sweep)
     _weights(sweep)
+    _kv(sweep)
     _device(sweep)
     _format(sweep)
     _json(sweep)
@@ -208,6 +209,11 @@ def _dtype(command: argparse.ArgumentParser) -> None:
 def _weights(command: argparse.ArgumentParser) -> None:
     what = "bf16, int8, int4, int4-g32 or int4-g64; computed in float32 (bf16 in bfloat16, unless --dtype says so)"
     command.add_argument("--weights", metavar="FORMAT", help=what)
+
+
+def _kv(command: argparse.ArgumentParser) -> None:
+    what = "bf16 or int8, for the KV cache alone (default: what is computed in)"
+    command.add_argument("--kv", metavar="FORMAT", help=what)
 
 
 def _format(command: argparse.ArgumentParser) -> None:

@@ -28,7 +28,8 @@ class WithModel(ExperimentInProgress):
         tell = self._teller.progress("fetching")
         source = checkpoint.ensure(asked.model, tell, allow_paths=self._job.allow_paths)
         self._dtype = request.choose_dtype(asked, source.spec.dtype)
-        self._formats = ledger.Formats.engine(DTYPES[self._dtype], asked.weights)
+        request.check_kv(asked.kv, source.id, source.spec, dtype=self._dtype, device=self._device.type)
+        self._formats = ledger.Formats.engine(DTYPES[self._dtype], asked.weights, asked.kv)
         return source
 
     @property
@@ -49,10 +50,12 @@ class WithModel(ExperimentInProgress):
         """The model in memory; its facts, its ceilings and its clock."""
         assert self._device is not None
         self._teller.state("loading")
-        model = self._bench.model(source, self._device, self._dtype, self._weights)
+        kv = self._formats.own_kv
+        model = self._bench.model(source, self._device, self._dtype, self._weights, kv)
         self._facts = model_facts(source, self._dtype, self._formats)
+        plain = self._formats.plain_format
         self._ceilings = self._bench.ceilings(
-            self._device, source.spec, self._formats.plain_format, self._job.ceilings, self._teller, self._weights
+            self._device, source.spec, plain, self._job.ceilings, self._teller, self._weights, kv
         )
         self._clock = clock_for(self._device)
         return model

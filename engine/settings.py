@@ -80,3 +80,13 @@ def threads() -> int:
     physical = psutil.cpu_count(logical=False) or 1
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else physical
     return max(1, min(physical, allowed))
+
+
+def check() -> None:
+    """Let pass what the engine can compute with.
+
+    Raises:
+        LabError: as `threads` and `kernels`.
+    """
+    threads()
+    kernels()

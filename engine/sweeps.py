@@ -43,7 +43,7 @@ class SweepRequest(Part):
 
     batch: decode steps of as many sequences as each value says, attending `context` positions.
     prompt: prefills of one prompt of that length. context: decode steps of `batch` sequences attending that many.
-    dtype, weights: what is computed in and what matrices are held in, as a run has them.
+    dtype, weights, kv: what is computed in, and what matrices and the KV cache are held in, as a run has them.
     """
 
     kind: Literal["sweep"] = "sweep"
@@ -54,6 +54,7 @@ class SweepRequest(Part):
     batch: int = 1
     dtype: str | None = None
     weights: str | None = None
+    kv: str | None = None
     device: str | None = None
 
 
@@ -96,7 +97,12 @@ def check(request: SweepRequest) -> None:
 def as_run(request: SweepRequest) -> RunRequest:
     """The same model in the same formats, as a run asks for them; its prompt says nothing."""
     return RunRequest(
-        model=request.model, prompt="-", dtype=request.dtype, weights=request.weights, device=request.device
+        model=request.model,
+        prompt="-",
+        dtype=request.dtype,
+        weights=request.weights,
+        kv=request.kv,
+        device=request.device,
     )
 
 

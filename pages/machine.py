@@ -69,6 +69,8 @@ def ceilings_view(t: Words, ceilings: Ceilings) -> None:
     )
     st.plotly_chart(charts.bandwidth_figure(t, ceilings), config=charts.CONFIG, key="bandwidth",
                     alt=t("Read bandwidth against the size of what is read."))  # fmt: skip
+    if any(point.spread >= charts.WIDEST for point in ceilings.bandwidth):
+        st.caption(t("Hollow points spread by more than their own value: too wide to draw, and not to be relied on."))
     machine_facts.ridges(t, ceilings)
     st.link_button(t("Measurements as JSON"), f"{session.base_path()}/api/machine.json", icon=":material/download:")
 

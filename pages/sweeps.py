@@ -6,14 +6,14 @@ import streamlit as st
 
 from engine import checkpoint
 from engine.experiment_task import ExperimentView
-from engine.request import NARROWER
+from engine.request import NARROWER, NARROWER_KV
 from engine.sweeps import FIRST, USUAL, Axis, SweepRecord, SweepRequest, up_to
 from pages._parts import bound, experiments, kept_experiments, session, sweep_view, terms
-from pages._parts.links import DTYPES, SAME, WEIGHTS, narrower
+from pages._parts.links import DTYPES, KV, SAME, WEIGHTS, narrower
 from pages._parts.overlay import AXES
 
 MODEL, AXIS, UP_TO, CONTEXT, BATCH = "sweep_model", "axis", "up_to", "at_context", "at_batch"
-DTYPE, MATRICES = "computed_in", "weights_in"
+DTYPE, MATRICES, CACHE = "computed_in", "weights_in", "cache_in"
 CONTEXTS, BATCHES = USUAL["context"], USUAL["batch"]
 DEFAULTS = {
     MODEL: "smollm2-135m",
@@ -23,6 +23,7 @@ DEFAULTS = {
     BATCH: 1,
     DTYPE: "float32",
     MATRICES: SAME,
+    CACHE: SAME,
 }
 
 t = session.words()
@@ -42,7 +43,8 @@ def seed(view: ExperimentView | None, models: list[str]) -> None:
         st.session_state.update(
             {AXIS: asked.axis, UP_TO: max(asked.values, default=1), DTYPE: asked.dtype or "float32"}
         )
-        st.session_state[MATRICES] = asked.weights if asked.weights in WEIGHTS else SAME
+        for name, value, known in ((MATRICES, asked.weights, WEIGHTS), (CACHE, asked.kv, KV)):
+            st.session_state[name] = value if value in known else SAME
         st.session_state.update({MODEL: asked.model, CONTEXT: asked.context, BATCH: asked.batch})
     if st.session_state[MODEL] not in models:
         st.session_state[MODEL] = models[0]
@@ -84,16 +86,20 @@ def controls(models: list[str]) -> None:
         on_change=changed,
         help=t(terms.DTYPE),
     )
-    st.selectbox(
-        t("Weights"),
-        WEIGHTS,
-        key=MATRICES,
-        bind="query-params",
-        on_change=changed,
-        help=t(terms.WEIGHT_FORMAT),
-        disabled=not NARROWER[st.session_state[DTYPE]],
-        format_func=lambda name: t("the same") if name == SAME else name,
-    )
+    for label, names, key, explanation, narrowed in (
+        (t("Weights"), WEIGHTS, MATRICES, terms.WEIGHT_FORMAT, NARROWER),
+        (t("KV cache"), KV, CACHE, terms.KV_FORMAT, NARROWER_KV),
+    ):
+        st.selectbox(
+            label,
+            names,
+            key=key,
+            bind="query-params",
+            on_change=changed,
+            help=t(explanation),
+            disabled=not narrowed[st.session_state[DTYPE]],
+            format_func=lambda name: t("the same") if name == SAME else name,
+        )
 
 
 def request() -> SweepRequest:
@@ -107,6 +113,7 @@ def request() -> SweepRequest:
         batch=state[BATCH] if state[AXIS] == "context" else 1,
         dtype=state[DTYPE],
         weights=narrower(state[DTYPE], state[MATRICES]),
+        kv=narrower(state[DTYPE], state[CACHE], NARROWER_KV),
     )
 
 
@@ -130,6 +137,7 @@ bound.take(
         BATCH: lambda: BATCHES,
         DTYPE: lambda: DTYPES,
         MATRICES: lambda: WEIGHTS,
+        CACHE: lambda: KV,
     },
 )
 view, _ = experiments.on_show("sweep")

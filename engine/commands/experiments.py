@@ -36,6 +36,7 @@ def sweep(arguments: argparse.Namespace) -> int:
         batch=arguments.batch,
         dtype=arguments.dtype,
         weights=arguments.weights,
+        kv=arguments.kv,
         device=arguments.device,
     )
     return _measure(request, "json" if arguments.json else arguments.format)

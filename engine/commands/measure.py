@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from engine import settings
 from engine.broker import Broker
 from engine.ceilings import Ceilings
 from engine.commands._output import ProgressBar, print_json, print_table
@@ -61,7 +62,12 @@ def calibrate(arguments: argparse.Namespace) -> None:
 
 @contextmanager
 def broker_at_work() -> Iterator[Broker]:
-    """A started broker of the command line, stopped at the end."""
+    """A started broker of the command line, stopped at the end.
+
+    Raises:
+        LabError: the environment asks for what cannot be; said before a run that would fail of it is kept.
+    """
+    settings.check()
     broker = Broker(open_store(), allow_paths=True)
     broker.start()
     try:

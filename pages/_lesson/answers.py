@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from pages._lesson import doubts
-from pages._lesson.doubts import Doubt
+from pages._parts.doubts import Doubt
 from pages._parts.words import Words
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 from engine import lesson_measured
-from engine.ceilings import Ceilings
-from engine.judging import ceilings_spreads, run_flags, unsteady, was_busy
+from engine.judging import run_flags, unsteady
 from engine.record import Run
 from engine.shapes import ShapeRecord
 from engine.sweeps import SweepRecord
 from pages._lesson.known import Known
+from pages._parts.doubts import Doubt, of_ceilings
 from pages._parts.words import Words
-
-Doubt = Literal["disturbed", "unsteady"]
 
 
 def of_run(run: Run | None) -> Doubt | None:
@@ -24,15 +22,6 @@ def of_run(run: Run | None) -> Doubt | None:
 def of_lines(run: Run | None) -> Doubt | None:
     """Of what was predicted for a run from ceilings of its machine."""
     return of_ceilings(run.ceilings) if run is not None else None
-
-
-def of_ceilings(ceilings: Ceilings | None) -> Doubt | None:
-    """Of what a machine was measured to reach."""
-    if ceilings is None:
-        return None
-    if was_busy(ceilings):
-        return "disturbed"
-    return "unsteady" if unsteady(ceilings_spreads(ceilings)) is not None else None
 
 
 def of_experiment(record: ShapeRecord | SweepRecord | None) -> Doubt | None:
@@ -58,12 +47,3 @@ def note(t: Words, kind: Literal["predicted", "measured"], doubt: Doubt | None) 
     if kind == "predicted":
         return t("predicted from a disturbed measurement") if doubt == "disturbed" else t("predicted, unsure")
     return t("measured, disturbed") if doubt == "disturbed" else t("measured, unsteady")
-
-
-def sentence(t: Words, doubt: Doubt | None) -> str:
-    """The same as a sentence, said after what was measured."""
-    if doubt is None:
-        return ""
-    if doubt == "disturbed":
-        return t("That measurement was disturbed: something else used the machine, so its numbers are unsure.")
-    return t("That measurement was unsteady: its repetitions lie far apart, so its numbers are unsure.")

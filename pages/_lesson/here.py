@@ -11,6 +11,7 @@ from engine.sweeps import SweepRecord
 from pages._lesson import doubts
 from pages._lesson.known import Known
 from pages._parts import ridge_words, runs, session
+from pages._parts.doubts import sentence
 from pages._parts.links import build_link
 from pages._parts.words import Words
 
@@ -23,14 +24,13 @@ def here(t: Words, step: str, known: Known) -> dict[str, Any] | None:
     run = known.run if step in OF_THE_RUN and known.phases is not None else None
     said = []
     if run is not None:
-        said += [_run(t, run), doubts.sentence(t, doubts.of_run(run))]
+        said += [_run(t, run), sentence(t, doubts.of_run(run))]
     if step == "one-matrix":
-        said += [_matrix(t, known), doubts.sentence(t, doubts.of_matrix(known) if known.matrix else None)]
+        said += [_matrix(t, known), sentence(t, doubts.of_matrix(known) if known.matrix else None)]
     if step == "batch":
-        said += [_batch(t, known.sweep), doubts.sentence(t, doubts.of_experiment(known.sweep))]
+        said += [_batch(t, known.sweep), sentence(t, doubts.of_experiment(known.sweep))]
     if step in OF_THE_RIDGE:
-        said += [ridge_words.machine(t, known.ceilings), doubts.sentence(t, doubts.of_ceilings(known.ceilings))]
-        said.append(ridge_words.why(t) if step != "two-phases" else "")
+        said += [ridge_words.machine(t, known.ceilings), ridge_words.why(t) if step != "two-phases" else ""]
     text = t.paragraph(said)
     if not text:
         return None

@@ -13,6 +13,7 @@ from engine import lesson, ridge
 from pages._lesson import doubts, two_phases
 from pages._lesson.answers import Answer, choice, measured, number, predicted
 from pages._lesson.known import Known
+from pages._parts.doubts import of_ceilings
 from pages._parts.words import Words
 
 Asked = dict[str, Any]
@@ -141,7 +142,7 @@ def _roofline(t: Words, known: Known) -> Asked:
     if known.ceilings is not None and known.ceilings.bandwidth:
         for dtype, rows in ridge.of_ceilings(known.ceilings).items():
             label = t("this machine's own ridge in {dtype}, in rows", dtype=dtype)
-            answers.append(measured(t, label, rows, doubts.of_ceilings(known.ceilings)))
+            answers.append(measured(t, label, rows, of_ceilings(known.ceilings)))
     return number(
         t("From how many prompt tokens on does an H100 wait for its arithmetic and no longer for bytes?"),
         t("tokens"),

@@ -24,21 +24,20 @@ CONFIG = {
 _HUES = (palette.WEIGHTS, *palette.FREE, *palette.MORE_FREE)
 _LINES = tuple((colour, dash) for dash in ("solid", "dash", "dot") for colour in _HUES)
 _SMALL = {"size": 11}
+WIDEST = 1.0
+"""A relative spread that is not drawn: the bar would go over all of the chart. The point is drawn hollow instead."""
 
 
 def bandwidth_figure(t: Words, ceilings: Ceilings) -> go.Figure:
-    """Read bandwidth against the size of what is read, with its spread; where caches end is marked.
-
-    A spread as large as the value itself would be a bar over all of the chart: the point is drawn hollow instead.
-    """
+    """Read bandwidth against the size of what is read, with its spread; where caches end is marked."""
     points = ceilings.bandwidth
-    drawn = [point.spread if point.spread < 1 else 0.0 for point in points]
+    drawn = [point.spread if point.spread < WIDEST else 0.0 for point in points]
     sizes = [point.working_set_bytes for point in points]
     rates = [point.bytes_per_s / 1e9 for point in points]
     curve = {
         "type": "scatter", "mode": "lines+markers", "x": sizes, "y": rates,
         "line": {"color": palette.DECODE, "width": 2.5},
-        "marker": {"size": 7, "symbol": ["circle" if point.spread < 1 else "circle-open" for point in points]},
+        "marker": {"size": 7, "symbol": ["circle" if point.spread < WIDEST else "circle-open" for point in points]},
         "error_y": {
             "array": [rate * spread for rate, spread in zip(rates, drawn, strict=True)], "thickness": 1,
         },
@@ -61,7 +60,7 @@ def _bandwidth_hover(t: Words, point: BandwidthPoint) -> str:
     )
     kernels = sorted(point.by_kernel.items(), key=lambda item: -item[1])
     told = [head, *(f"{name}: {t.bandwidth(rate)}" for name, rate in kernels)]
-    if point.spread >= 1:
+    if point.spread >= WIDEST:
         told.append(t("spread too wide to draw"))
     return "<br>".join(told)
 

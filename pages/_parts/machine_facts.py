@@ -42,7 +42,7 @@ def metrics(t: Words, ceilings: Ceilings) -> None:
     ]  # fmt: skip
     with st.container(key="ceilings"):
         for label, value, spread, size, explanation in shown:
-            plus_minus = f"± {t.percent(spread)}"
+            plus_minus = f"± {t.percent(spread)}" if spread < charts.WIDEST else t("± more than itself")
             st.metric(
                 label,
                 value,
@@ -55,16 +55,24 @@ def metrics(t: Words, ceilings: Ceilings) -> None:
     st.caption(
         t(
             "Measured {when}. ± is half the spread of the middle half of all repetitions. A model's own matrices are "
-            "timed before its first run, and raise a rate where they go faster.",
+            "timed before its first run, and raise a rate where they are multiplied or read faster.",
             when=t.moment(ceilings.measured_at),
         )
     )
 
 
 def unsteady_ceilings(t: Words, ceilings: Ceilings, *, here: bool = False) -> bool:
-    """A sentence where the repetitions behind a ceiling lie so far apart that what rests on it says little, or none.
+    """A warning where what rests on these ceilings says little (`unsteady_words`), or none; whether there is one."""
+    said = unsteady_words(t, ceilings, here=here)
+    if said:
+        st.warning(t.paragraph(said), icon=":material/warning:")
+    return bool(said)
 
-    here: it stands on *This machine* itself, beside the button that measures again.
+
+def unsteady_words(t: Words, ceilings: Ceilings, *, here: bool = False) -> list[str]:
+    """What to know and do where the repetitions behind a ceiling lie far apart; nothing where they do not.
+
+    here: it is said on *This machine* itself, beside the button that measures again.
     """
     named = {
         **{t("reading {size}", size=t.binary_size(p.working_set_bytes)): p.spread for p in ceilings.bandwidth},
@@ -73,8 +81,8 @@ def unsteady_ceilings(t: Words, ceilings: Ceilings, *, here: bool = False) -> bo
     }
     which = max(named, key=named.__getitem__)
     if unsteady([named[which]]) is None:
-        return False
-    said = [
+        return []
+    return [
         t(
             "The repetitions behind what this machine reaches lie far apart, most at {which}: ± {spread} around their "
             "median. It was not left alone, and lines drawn from them are unsure.",
@@ -85,8 +93,6 @@ def unsteady_ceilings(t: Words, ceilings: Ceilings, *, here: bool = False) -> bo
         if here
         else t("Close other programs and measure again on *This machine*."),
     ]
-    st.warning(t.paragraph(said), icon=":material/warning:")
-    return True
 
 
 def ridges(t: Words, ceilings: Ceilings) -> None:

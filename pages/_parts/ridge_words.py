@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from engine import hardware, ridge
 from engine.ceilings import Ceilings
+from pages._parts import doubts
 from pages._parts.words import Words
 
 CARD, CARD_FORMAT = "h100-sxm", "bf16"
@@ -38,12 +39,15 @@ def rows(t: Words, count: float, dtype: str) -> str:
 
 
 def machine(t: Words, ceilings: Ceilings | None) -> str:
-    """This machine's ridges in rows, one for each format it was measured in; that it was not, where it was not."""
+    """This machine's ridges in rows, one for each format it was measured in, and what to doubt in them; that it was not
+    measured, where it was not.
+    """
     found = ridge.of_ceilings(ceilings) if ceilings is not None and ceilings.bandwidth else {}
     if not found:
         return t("This machine's own ridge is known once it has been measured, on *This machine*.")
     each = t(", ").join(rows(t, count, dtype) for dtype, count in found.items())
-    return t("This machine's ridge, with weights read from memory: {ridges}.", ridges=each)
+    said = t("This machine's ridge, with weights read from memory: {ridges}.", ridges=each)
+    return t.paragraph([said, doubts.sentence(t, doubts.of_ceilings(ceilings))])
 
 
 def card(t: Words, device_id: str = CARD, dtype: str = CARD_FORMAT) -> str:

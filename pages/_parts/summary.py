@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from engine import growth, ridge
-from engine.ceilings import DeviceFacts
+from engine.ceilings import Ceilings, DeviceFacts
 from engine.errors import N_, Sentence
 from engine.judging import was_busy
 from engine.record import Run, Summary
@@ -37,9 +37,7 @@ def headline(t: Words, run: Run, *, is_elsewhere: bool) -> None:
         if more:
             st.text(t.of_another(more) if is_elsewhere else more)
         if not is_elsewhere:
-            _advice(t, run.summary)
-            if run.ceilings is not None:
-                machine_facts.unsteady_ceilings(t, run.ceilings)
+            _advice(t, run.summary, run.ceilings)
             if run.ceilings is not None and was_busy(run.ceilings):
                 st.page_link("machine.py", label=t("Measure this machine again"), icon=":material/arrow_forward:")
     notes = run.model.notes if run.model is not None else []
@@ -62,8 +60,8 @@ def _recorded(t: Words, run: Run) -> None:
     )  # fmt: skip
 
 
-def _advice(t: Words, summary: Summary) -> None:
-    """What to do about a doubtful run; the verdict has said what is doubtful."""
+def _advice(t: Words, summary: Summary, ceilings: Ceilings | None) -> None:
+    """What to do about a doubtful run, in one place; the verdict has said what is doubtful."""
     said = {
         "beats_roof": t(
             "Nothing is faster than its roof. Most likely this machine was slower while it was measured: "
@@ -75,8 +73,10 @@ def _advice(t: Words, summary: Summary) -> None:
         ),
         "disturbed": t("Close other programs and run again before comparing this run with another."),
     }
-    for flag in summary.flags:
-        st.warning(said[flag], icon=":material/warning:")
+    unsteady = machine_facts.unsteady_words(t, ceilings) if ceilings is not None else []
+    paragraphs = [*(said[flag] for flag in summary.flags), t.paragraph(unsteady)]
+    if any(paragraphs):
+        st.warning("\n\n".join(filter(None, paragraphs)), icon=":material/warning:")
 
 
 def metrics(t: Words, summary: Summary) -> None:

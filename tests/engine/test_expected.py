@@ -199,6 +199,16 @@ def test_a_batch_measured_at_one_context_grows_with_context_as_one_sequence_does
     assert points.decode_attention_ns(8, 16) == pytest.approx(200.0)
 
 
+def test_a_batch_measured_at_one_context_grows_as_the_nearest_batch_that_was_measured_at_several() -> None:
+    """A single sequence's time is mostly the call's, and hardly grows."""
+    ops = [small("attention", 8, 1, 40.0, batch=1, context=16), small("attention", 8, 1, 44.0, batch=1, context=32)]
+    ops += [small("attention", 8, 4, 100.0, batch=4, context=16), small("attention", 8, 4, 200.0, batch=4, context=32)]
+    ops += [small("attention", 8, 8, 300.0, batch=8, context=16)]
+    points = Points(ceilings().model_copy(update={"small_ops": ops}), "fp32", 4000)
+    assert points.decode_attention_ns(8, 32) == pytest.approx(600.0)
+    assert points.decode_attention_ns(8, 24) == pytest.approx(450.0)
+
+
 def test_a_longer_prompt_than_measured_grows_with_its_square_and_a_batch_with_its_size() -> None:
     points = Points(ceilings(), "fp32", 4000)
     assert points.prefill_attention_ns(1, 4) == 300.0
