@@ -161,5 +161,6 @@ def _of_model(ceilings: Ceilings, spec: Spec, dtype: str, weights: str | None) -
         update={
             "linear": [point for point in ceilings.linear if (point.dtype, point.working_set_bytes) == key],
             "small_ops": [point for point in ceilings.small_ops if (point.dtype, point.working_set_bytes) == key],
+            "controls": [point for point in ceilings.controls if (point.dtype, point.working_set_bytes) == key],
         }
     )

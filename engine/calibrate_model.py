@@ -16,7 +16,8 @@ import torch
 from engine import device as devices
 from engine import ledger
 from engine.calibrate_parts import walk_parts
-from engine.ceilings import Ceilings, LinearPoint, SmallOpPoint, multiplication
+from engine.ceilings import Ceilings, ControlPoint, ControlRates, LinearPoint, SmallOpPoint, multiplication
+from engine.control import Control
 from engine.dry_step import Case, DryModel
 from engine.errors import N_
 from engine.hardware_device import TORCH_NAMES
@@ -66,15 +67,24 @@ def for_model(
     devices.use_threads(ceilings.device.threads)
     plain = supported.is_plain(spec)
     walk = partial(_walk_plain, weights=weights, kv=kv) if plain else walk_parts
-    on_share = part(progress, MEASURING_MODEL, 0.0, 1.0)
+    on_share, control = part(progress, MEASURING_MODEL, 0.0, 1.0), Control()
     with torch.inference_mode():
         samples = walk(
-            ceilings, spec, dtype, device, rows, budget_s=budget_s, on_share=on_share, should_stop=should_stop
+            ceilings,
+            spec,
+            dtype,
+            device,
+            rows,
+            budget_s=budget_s,
+            control=control,
+            on_share=on_share,
+            should_stop=should_stop,
         )
     on_share(1.0)
     timings = {key: summarise(values) for key, values in samples.items()}
     read = weight_bytes(spec, dtype, weights)
     found = _with_points(ceilings, dtype, weights, read, timings, {} if plain else COVERS)
+    found = _with_control(found, dtype, read, control.rates())
     step = ledger.decode(spec, 1, formats=ledger.Formats.engine(dtype, weights))
     return raise_bandwidth(found, step, dtype, read)
 
@@ -87,6 +97,7 @@ def _walk_plain(
     rows: Iterable[int],
     *,
     budget_s: float,
+    control: Control,
     on_share: Callable[[float], None],
     should_stop: ShouldStop,
     weights: str | None,
@@ -99,7 +110,9 @@ def _walk_plain(
         rows = {*rows, model.most_compiled_rows + 1}
     wanted = cases(spec, rows, kv_bytes_per_position=model.kv_bytes_per_position, cache_bytes=cache_room(device))
     layers = {case: layers_to_walk(case, ceilings, spec, dtype, held) for case in wanted}
-    return walk_all(model, wanted, layers, budget_s=budget_s, on_share=on_share, should_stop=should_stop)
+    return walk_all(
+        model, wanted, layers, budget_s=budget_s, control=control, on_share=on_share, should_stop=should_stop
+    )
 
 
 def weight_bytes(spec: Spec, dtype: str, weights: str | None = None) -> int:
@@ -125,6 +138,14 @@ def layers_to_walk(case: Case, ceilings: Ceilings, spec: Spec, dtype: str, held:
     read_s = parameters * devices.DTYPES[dtype].itemsize / ceilings.bandwidth_at(weight_bytes(spec, dtype))
     compute_s = 2 * case.rows * parameters / ceilings.peak_flops_per_s.get(dtype, 1e9)
     return max(1, min(held, int(WALK_S / max(read_s, compute_s))))
+
+
+def _with_control(ceilings: Ceilings, dtype: str, working_set_bytes: int, rates: ControlRates | None) -> Ceilings:
+    """The ceilings with the control readings taken beside these points, in place of earlier ones."""
+    controls = [p for p in ceilings.controls if (p.dtype, p.working_set_bytes) != (dtype, working_set_bytes)]
+    if rates is not None:
+        controls.append(ControlPoint(**rates.model_dump(), dtype=dtype, working_set_bytes=working_set_bytes))
+    return ceilings.model_copy(update={"controls": controls})
 
 
 def _unlike(point: LinearPoint | SmallOpPoint, forms: set[str]) -> bool:

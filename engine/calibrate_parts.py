@@ -18,6 +18,7 @@ import torch
 from engine import device as devices
 from engine import ledger
 from engine.ceilings import Ceilings
+from engine.control import Control
 from engine.dry_parts import DryParts, counted, shelves
 from engine.dry_step import Case
 from engine.laps import OpKey
@@ -39,6 +40,7 @@ def walk_parts(
     rows: Iterable[int],
     *,
     budget_s: float,
+    control: Control,
     on_share: Callable[[float], None],
     should_stop: ShouldStop,
 ) -> dict[OpKey, list[float]]:
@@ -62,6 +64,7 @@ def walk_parts(
             wanted,
             layers,
             budget_s=budget_s / len(rounds),
+            control=control,
             on_share=partial(_on_part, on_share, place, len(rounds)),
             should_stop=should_stop,
         )

@@ -111,11 +111,26 @@ class SmallOpPoint(_Facts):
     covers: list[str] = []
 
 
+class ControlRates(_Facts):
+    """What the control readings gave (`engine.control`): reading weights where they lie, and one fixed product."""
+
+    read_bytes_per_s: Positive
+    multiplied_flops_per_s: Positive
+
+
+class ControlPoint(ControlRates):
+    """The same beside the walks that one model's points in `dtype` come from."""
+
+    dtype: str
+    working_set_bytes: int
+
+
 class Ceilings(_Facts):
     """This machine's measured limits. Everything a prediction may use; nothing from a run.
 
     peak_flops_per_s: by what is multiplied, "fp32" or, where a model's matrices in int8 went faster than that,
     "fp32 × int8".
+    controls: the control readings beside each model's points, for comparing with the same before a run.
     peak_spread: the largest of `peak_spreads`, which older records do not have.
     probe_moved: how much slower the control probe was after measuring than before. other_cores: how many cores' worth
     of work others did meanwhile. Both say whether the machine was quiet (`engine.judging.was_busy`).
@@ -132,6 +147,7 @@ class Ceilings(_Facts):
     launch_spread: float = 0.0
     linear: list[LinearPoint] = []
     small_ops: list[SmallOpPoint] = []
+    controls: list[ControlPoint] = []
     probe_ns: int = 0
     probe_moved: float = 0.0
     other_cores: float | None = None

@@ -61,7 +61,10 @@ def shelves(spec: specs.Spec, itemsize: int, limit_bytes: int) -> list[specs.Spe
 
 
 class DryParts:
-    """The layers of one shelf, walked op by op; with the final norm and the head where `head` says so."""
+    """The layers of one shelf, walked op by op; with the final norm and the head where `head` says so.
+
+    weights: all that it holds to be read.
+    """
 
     def __init__(
         self, spec: specs.Spec, dtype: torch.dtype, device: torch.device, *, head: bool, form: Form = "absorbed"
@@ -80,6 +83,8 @@ class DryParts:
         self._kinds = [layer for layer, _ in spec.groups]
         layers = [self._read(index, reader) for index in range(spec.num_layers)]
         choosing.settle(linears_in([self._head, *layers]), dtype)
+        self.weights = [tensor for layer in layers for tensor in layer.tensors]
+        self.weights += [] if self._head is None else self._head.tensors
         self._layers = [(self._timed(layer, index), layer.rotary) for index, layer in enumerate(layers)]
         self._first = 0
 

@@ -165,6 +165,11 @@ class DryModel:
         return logits
 
     @property
+    def weights(self) -> list[Tensor]:
+        """All that it holds to be read."""
+        return self._decoder.weights
+
+    @property
     def most_compiled_rows(self) -> int:
         """Rows of the largest step that the compiled kernels take; 0 where they take none."""
         return self._compiled.choice.most_rows if self._compiled is not None else 0

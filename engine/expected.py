@@ -6,10 +6,8 @@
    included), but never less than its own share of the roof; an op that was never measured takes its roof and a launch.
    Of routed experts, as many are read as uniform routing is expected to hit.
 
-Nothing here may look at a run: the lines are drawn first, and the run is compared with them. Nor are the ceilings
-scaled by the control probe taken before the run: over 30 runs on a busy two-core machine that made the median error
-of line 3 larger (0.10 to 0.14 for a model in memory, 0.06 to 0.13 for one in cache): the probe hardly went with how
-slow the run then was (correlation 0.4 and 0.1). It says whether to trust the run.
+Nothing here may look at a run: the lines are drawn first, and the run is compared with them. Line 3 is scaled by the
+control readings taken right before the run (`engine.present`), where there are any; lines 1 and 2 are not.
 """
 
 from __future__ import annotations
@@ -25,6 +23,7 @@ from engine.hardware_device import TORCH_NAMES, Device
 from engine.ledger import Formats, Op, StepLedger
 from engine.ledger.convention import with_latent
 from engine.points import Points, point_kind
+from engine.present import AS_MEASURED, Present
 from engine.record import PredictedNs
 from engine.spec import Spec
 
@@ -62,6 +61,7 @@ class Predictor:
 
     alike: the sequences will be copies of one another, as one prompt's are where the likeliest token is always taken.
     latent: how a decode step reads the cache of latent attention; a prompt's is spelled out either way.
+    now: the machine beside what it was when the ceilings were measured.
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class Predictor:
         batch: int = 1,
         alike: bool = False,
         latent: Literal["absorbed", "re-expanded"] = "absorbed",
+        now: Present = AS_MEASURED,
     ) -> None:
         self._spec = spec
         self._ceilings = ceilings
@@ -82,6 +83,7 @@ class Predictor:
         self._batch = batch
         self._alike = alike
         self._latent = with_latent(latent)
+        self._now = now
         weights = ledger.decode(spec, 1, formats=formats).bytes.weights
         form = latent if formats.kv == formats.plain_format else formats.kv
         self._points = Points(ceilings, formats.plain_format, weights, form)
@@ -127,6 +129,7 @@ class Predictor:
             self._device,
             self._points,
             multiplication=self._formats.multiplication,
+            now=self._now,
         )
 
 
@@ -139,9 +142,10 @@ def predictor(
     *,
     alike: bool = False,
     latent: Literal["absorbed", "re-expanded"] = "absorbed",
+    now: Present = AS_MEASURED,
 ) -> Predictor:
     """The lines of every step of one model. `device` is the listed device for the datasheet line, or None."""
-    return Predictor(spec, ceilings, device, formats=formats, batch=batch, alike=alike, latent=latent)
+    return Predictor(spec, ceilings, device, formats=formats, batch=batch, alike=alike, latent=latent, now=now)
 
 
 def predict_step(
@@ -152,26 +156,29 @@ def predict_step(
     points: Points | None = None,
     *,
     multiplication: str = "",
+    now: Present = AS_MEASURED,
 ) -> Prediction:
     """The three lines of one step computed in `dtype` ("fp32", "bf16"; torch's names work too).
 
     points: the measured points to price ops with; None takes those nearest to the step's weight bytes.
     multiplication: what ceilings call it, where matrices are held in another format.
+    now: the machine beside what it was when the ceilings were measured.
     """
     dtype = TORCH_NAMES.get(dtype, dtype)
     fastest = multiplication or dtype
     memory_ns, compute_ns = _roof_terms(step.bytes.total, step.flops, step.working_set_bytes, ceilings, fastest)
     priced = _price(step, ceilings, fastest, points or Points(ceilings, dtype, step.bytes.weights))
+    scale = now.scale(memory_ns, compute_ns)
     return Prediction(
         ledger=step,
         predicted_ns=PredictedNs(
             datasheet=datasheet_ns(step, device, dtype) if device else None,
             measured_roof=max(memory_ns, compute_ns),
-            expected=max(memory_ns, compute_ns, sum(op_ns for op_ns, _ in priced)),
+            expected=max(memory_ns, compute_ns, scale * sum(op_ns for op_ns, _ in priced)),
         ),
         memory_ns=memory_ns,
         compute_ns=compute_ns,
-        launches_ns=sum(launch_ns for _, launch_ns in priced),
+        launches_ns=scale * sum(launch_ns for _, launch_ns in priced),
     )
 
 

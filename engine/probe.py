@@ -16,6 +16,7 @@ from torch.nn import functional
 from engine.clock import clock_for
 from engine.judging import probe_moved
 from engine.neighbours import Neighbours
+from engine.present import AS_MEASURED, Present
 from engine.record import Probe
 
 # 128 MiB in fp32: beyond the private caches of any core, about 7 ms a reading at 20 GB/s.
@@ -34,10 +35,10 @@ def probe(device: torch.device | str) -> int:
     return round(statistics.median(readings))
 
 
-def probed(before_ns: int, neighbours: Neighbours, device: torch.device) -> Probe:
+def probed(before_ns: int, neighbours: Neighbours, device: torch.device, now: Present = AS_MEASURED) -> Probe:
     """The machine around what has just been measured: the probe again, and what others used of it meanwhile.
 
-    neighbours: counting since the first of the timed calls.
+    neighbours: counting since the first of the timed calls. now: what the lines were scaled by.
     """
     other_cores = neighbours.other_cores()
     after_ns = probe(device)
@@ -47,6 +48,8 @@ def probed(before_ns: int, neighbours: Neighbours, device: torch.device) -> Prob
         load=load_average(),
         moved=probe_moved(before_ns, after_ns),
         other_cores=other_cores,
+        reading_scaled_by=now.reading,
+        multiplying_scaled_by=now.multiplying,
     )
 
 

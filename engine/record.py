@@ -149,6 +149,8 @@ class Probe(_Part):
     """A fixed matvec timed before and after the run, and how busy the machine was.
 
     load: the system's 1-minute average, ours included. other_cores: cores' worth of work others did during the steps.
+    reading_scaled_by, multiplying_scaled_by: how many times as long the control readings took right before the run as
+        when the ceilings were measured; the expected line is scaled by both (`engine.present`).
     """
 
     before_ns: Count
@@ -156,7 +158,8 @@ class Probe(_Part):
     load: float | None
     moved: float = 0.0
     other_cores: float | None = None
-    ceilings_scaled_by: float = 1.0
+    reading_scaled_by: float = 1.0
+    multiplying_scaled_by: float = 1.0
 
 
 class Preparation(_Part):

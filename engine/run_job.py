@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 
-from engine import __version__, checkpoint, hardware, ledger, random_shapes, request
+from engine import __version__, checkpoint, control, hardware, ledger, random_shapes, request
 from engine import device as devices
 from engine import tokenizer as tokenizers
 from engine.answer import Answer
 from engine.bench import Bench
+from engine.calibrate_model import weight_bytes
 from engine.ceilings import Ceilings, DeviceFacts
 from engine.clock import Clock, clock_for
 from engine.errors import N_, LabError, Sentence
@@ -33,6 +34,7 @@ from engine.model.latent import Form
 from engine.model.phases import Reading
 from engine.model_facts import model_facts
 from engine.neighbours import Neighbours
+from engine.present import AS_MEASURED, at_least, present
 from engine.probe import probe, probed
 from engine.protocol import RunJob
 from engine.record import (
@@ -73,6 +75,7 @@ class RunInProgress:
         self._ceilings: Ceilings | None = None
         self._preparation = Preparation()
         self._probe: Probe | None = None
+        self._now = AS_MEASURED
         self._prompt: Prompt | None = None
         self._answer: Answer | None = None
         self._dtype = "float32"
@@ -116,7 +119,7 @@ class RunInProgress:
         )
         self._resident_weight_bytes = model.resident_weight_bytes
         self._kernels = model.kernels
-        output = self._run(model, tokenizer, prompt.token_ids, self._predict(source))
+        output = self._run(model, tokenizer, prompt.token_ids, source)
         return self.close("cancelled" if output.stopped_by == "cancelled" else "done")
 
     def close(self, state: FinalState, error: Sentence | None = None) -> Run:
@@ -210,6 +213,14 @@ class RunInProgress:
             check_runs_freely(model)
         return model
 
+    def _look(self, model: Model, spec: Spec) -> None:
+        """The machine as it is now: what the lines to come are scaled by, and by which ceilings the run is judged."""
+        assert self._ceilings is not None
+        dtype = self._formats.plain_format
+        read = weight_bytes(spec, dtype, self._weights)
+        self._now = present(self._ceilings, dtype, read, control.readings(model))
+        self._ceilings = at_least(self._ceilings, self._now)
+
     def _predict(self, source: Source) -> Predictor:
         """The lines of every step to come, worked out now."""
         assert self._ceilings is not None
@@ -222,6 +233,7 @@ class RunInProgress:
             self._request.batch,
             alike=self._request.temperature == 0,  # then all sequences continue the prompt in the same way
             latent=_form(self._request.latent),
+            now=self._now,
         )
         prompt_tokens = len(self._prompt.token_ids)
         room = source.spec.max_position - prompt_tokens + 1
@@ -230,12 +242,14 @@ class RunInProgress:
 
     # ---- the run ---------------------------------------------------------------------------------
 
-    def _run(self, model: Model, tokenizer: Tokenizer, ids: list[int], lines: Predictor) -> Output:
+    def _run(self, model: Model, tokenizer: Tokenizer, ids: list[int], source: Source) -> Output:
         assert self._device is not None
         asked, teller, clock = self._request, self._teller, clock_for(self._device)
         teller.state("warming_up")
         # Before the warm-up, not between it and the run: the probe's matrix would push a small model out of the cache.
         before_ns = probe(self._device)
+        self._look(model, source.spec)
+        lines = self._predict(source)
         before = _graph(model)
         for raw in warm_up(
             model,
@@ -259,7 +273,7 @@ class RunInProgress:
             self._steps.append(step)
             teller.step(step)
         teller.flush()
-        self._probe = probed(before_ns, neighbours, self._device)
+        self._probe = probed(before_ns, neighbours, self._device, self._now)
         return self._answer.output
 
     def _steps_of(self, model: Model, ids: list[int], stop_ids: Collection[int], clock: Clock) -> Iterator[RawStep]:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 
 from engine import device as devices
+from engine.control import Control
 from engine.dry_step import Case
 from engine.laps import Laps, OpKey, laps_for
 from engine.measure import ShouldStop, Stopped
@@ -31,6 +32,8 @@ WALK_S = 0.1
 CACHE_BYTES = 2**31
 
 MOST_ROUNDS = 9
+# Cases for each sample of the control readings: a tenth of the time.
+CONTROL_EVERY = 3
 DECODE_WALKS = 3
 SETTLING_S, COUNTED_S = 0.01, 0.03
 # On a busy machine the first round may take this many budgets before it leaves cases out; the plain decode steps
@@ -67,6 +70,10 @@ class Dry(Protocol):
     """A model that can be walked op by op."""
 
     device: torch.device
+
+    @property
+    def weights(self) -> list[torch.Tensor]:
+        """All that it holds to be read."""
 
     def cache_for(self, case: Case) -> tuple[Any, Any]:
         """The memory a case needs, of the model's own kind."""
@@ -119,15 +126,21 @@ def walk_all(
     layers: dict[Case, int],
     *,
     budget_s: float,
+    control: Control,
     on_share: Callable[[float], None],
     should_stop: ShouldStop,
 ) -> dict[OpKey, list[float]]:
     """Samples in nanoseconds by op: its mean over each walk. All cases take their turn until the time is spent.
 
+    Args:
+        control: reads the model's weights and multiplies, now and then, beside the walks.
+
     Raises:
         Stopped: `should_stop` said so; asked before every walk.
     """
     walker = Walker(model, wanted, layers)
+    if model.device.type == "cpu":
+        control.take(model.weights)
     plain = [case for case in wanted if case.rows == 1]
     started = monotonic()
     for done in range(MOST_ROUNDS):
@@ -138,6 +151,8 @@ def walk_all(
             if spent >= (1.0 if done else FIRST_ROUND_BUDGETS) and walker.has_walked(plain):
                 return walker.samples
             walker.walk(case)
+            if place % CONTROL_EVERY == 0:
+                control.sample()
             in_rounds = (done + (place + 1) / len(wanted)) / MOST_ROUNDS
             on_share(min(0.99, max(in_rounds, spent)))
     return walker.samples

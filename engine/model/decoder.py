@@ -255,11 +255,10 @@ class Decoder(Model):
         return isinstance(self._embedding, Packed)
 
     @property
-    def resident_weight_bytes(self) -> int:
-        """Bytes of every weight tensor held, each once: a tied head is the embedding itself."""
+    def weights(self) -> list[Tensor]:
+        """As `Model.weights`."""
         held = [*Linear.of(self._embedding).tensors, self._norm, *self._head.tensors]
-        held += [tensor for layer in self._layers for tensor in layer.tensors]
-        return sum({tensor.data_ptr(): tensor.nbytes for tensor in held}.values())
+        return held + [tensor for layer in self._layers for tensor in layer.tensors]
 
     def _allocate(self, *, batch: int, positions: int) -> None:
         mixer = self.spec.layers[0].mixer

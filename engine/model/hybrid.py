@@ -126,12 +126,11 @@ class HybridDecoder(Model):
         return [*linears_in(self._layers), self._head]
 
     @property
-    def resident_weight_bytes(self) -> int:
-        """Bytes of every weight tensor held, each once: a tied head is the embedding itself."""
+    def weights(self) -> list[Tensor]:
+        """As `Model.weights`."""
         held = [self._embedding, *self._norm.tensors, *self._head.tensors]
         held += [] if self._positions is None else [self._positions]
-        held += [tensor for layer in self._layers for tensor in layer.tensors]
-        return sum({tensor.data_ptr(): tensor.nbytes for tensor in held}.values())
+        return held + [tensor for layer in self._layers for tensor in layer.tensors]
 
     def _allocate(self, *, batch: int, positions: int) -> None:
         self.cache = HybridCache(self.spec.layers, batch, positions, self.dtype, self.device)

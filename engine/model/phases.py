@@ -147,8 +147,13 @@ class Model(ABC):
 
     @property
     @abstractmethod
+    def weights(self) -> list[Tensor]:
+        """Every weight tensor held; a tied head is the embedding once more."""
+
+    @property
     def resident_weight_bytes(self) -> int:
-        """Bytes of every weight tensor held, each once: a tied head is the embedding itself."""
+        """Bytes of every weight tensor held, each once."""
+        return sum({tensor.data_ptr(): tensor.nbytes for tensor in self.weights}.values())
 
     @property
     def experts_hit(self) -> tuple[int, ...]:

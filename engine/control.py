@@ -1,0 +1,100 @@
+"""The control readings: how fast weights are read where they lie, and how fast a fixed pair of matrices multiplies.
+
+Taken beside the walks a model's points come from and again right before a run of it, they say how much slower or faster
+the machine has become in between (`engine.present`). Neither knows a step, a token or a kernel of the decoder: what
+makes a step slow for reasons of its own is never taken for the machine.
+
+Where weights lie matters: one process's memory is read up to a quarter faster than another's, for as long as both live.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from time import perf_counter_ns
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from engine.ceilings import ControlRates
+from engine.model import Model
+
+SETTLING_NS, READING_NS = 5_000_000, 20_000_000
+PIECE_BYTES = 2**24
+RUN_S = 0.3
+"""How long it is looked at the machine before a run."""
+ROWS, SIZE, PRODUCTS = 64, 1024, 5
+"""Rows and sides of the product, half a millisecond of a small CPU, and how often it is made in a sample."""
+
+
+class Control:
+    """Samples of both rates; whoever measures something else asks for one now and then."""
+
+    def __init__(self) -> None:
+        self._pieces: list[Tensor] = []
+        self._next = 0
+        self._rows, self._matrix = torch.full((ROWS, SIZE), 0.01), torch.full((SIZE, SIZE), 0.01)
+        self._read: list[float] = []
+        self._multiplied: list[float] = []
+
+    def take(self, weights: Iterable[Tensor]) -> None:
+        """Whose memory is read from now on."""
+        distinct = {tensor.data_ptr(): tensor for tensor in weights if tensor.is_contiguous()}
+        self._pieces = [
+            piece for tensor in distinct.values() for piece in torch.split(_words(tensor), PIECE_BYTES // 8)
+        ]
+        self._next = 0
+
+    def sample(self) -> None:
+        """Read for some milliseconds, going on where the last one stopped, and multiply. 30 ms on a small CPU."""
+        if not self._pieces:
+            return
+        self._read_for(SETTLING_NS)
+        self._read.append(self._read_for(READING_NS))
+        functional.linear(self._rows, self._matrix)
+        started = perf_counter_ns()
+        for _ in range(PRODUCTS):
+            functional.linear(self._rows, self._matrix)
+        self._multiplied.append(PRODUCTS * 2 * ROWS * SIZE * SIZE / (perf_counter_ns() - started) * 1e9)
+
+    def rates(self) -> ControlRates | None:
+        """The medians of all samples; None where there is none."""
+        if not self._read:
+            return None
+        return ControlRates(
+            read_bytes_per_s=statistics.median(self._read),
+            multiplied_flops_per_s=statistics.median(self._multiplied),
+        )
+
+    def _read_for(self, least_ns: int) -> float:
+        """Bytes per second over at least that time."""
+        started, read_bytes, elapsed_ns = perf_counter_ns(), 0, 0
+        while elapsed_ns < least_ns:
+            piece = self._pieces[self._next]
+            self._next = (self._next + 1) % len(self._pieces)
+            piece.sum()
+            read_bytes += piece.nbytes
+            elapsed_ns = perf_counter_ns() - started
+        return read_bytes / elapsed_ns * 1e9
+
+
+@torch.inference_mode()
+def readings(model: Model) -> ControlRates | None:
+    """Both rates now, of a loaded model's weights; None on devices that are nobody else's meanwhile."""
+    if model.device.type != "cpu":
+        return None
+    control, end_ns = Control(), perf_counter_ns() + RUN_S * 1e9
+    control.take(model.weights)
+    while perf_counter_ns() < end_ns:
+        control.sample()
+    return control.rates()
+
+
+def _words(tensor: Tensor) -> Tensor:
+    """A tensor's memory as whole numbers of 64 bits, whatever it holds; what fills no whole one is left out.
+
+    As whole numbers: bits of other formats taken for fractions are often such that a processor adds them slowly.
+    """
+    found = tensor.detach().view(-1).view(torch.uint8)
+    return found[: found.numel() // 8 * 8].view(torch.int64)

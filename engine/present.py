@@ -1,0 +1,63 @@
+"""The machine as it is now beside what it was when its ceilings were measured: how expected times are scaled by that.
+
+A shared machine reads and multiplies up to half as fast again from one minute to the next, and one process's memory
+faster than another's. The control readings (`engine.control`) are taken beside the walks that a model's points come
+from, and once more right before a run; what they take now over what they took then is all that enters here. No step of
+the run, nor of any decoder, is looked at. What was scaled by how much is in the run's record (`record.Probe`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.ceilings import Ceilings, ControlRates
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """How many times as long reading and multiplying take now as when the ceilings were measured."""
+
+    reading: float = 1.0
+    multiplying: float = 1.0
+
+    def scale(self, memory_ns: float, compute_ns: float) -> float:
+        """What to multiply a step's expected time by, of which reading and multiplying would take these parts alone.
+
+        The geometric mean of both ratios, weighed by those parts: a step that reads for as long as it multiplies is
+        slowed by both alike.
+        """
+        whole_ns = memory_ns + compute_ns
+        share = compute_ns / whole_ns if whole_ns else 0.0
+        return float(self.reading ** (1 - share) * self.multiplying**share)
+
+
+AS_MEASURED = Present()
+
+
+def present(ceilings: Ceilings, dtype: str, weight_bytes: int, now: ControlRates | None) -> Present:
+    """The machine as the control readings find it now; as it was measured, where there are none now or none from then.
+
+    Args:
+        dtype, weight_bytes: what tells one model's points from another's (`calibrate_model.weight_bytes`).
+    """
+    then = [p for p in ceilings.controls if (p.dtype, p.working_set_bytes) == (dtype, weight_bytes)]
+    if now is None or not then:
+        return AS_MEASURED
+    return Present(
+        reading=then[0].read_bytes_per_s / now.read_bytes_per_s,
+        multiplying=then[0].multiplied_flops_per_s / now.multiplied_flops_per_s,
+    )
+
+
+def at_least(ceilings: Ceilings, now: Present) -> Ceilings:
+    """The ceilings a run is judged by: raised where the machine is faster than it was, never lowered.
+
+    A roof says what cannot be beaten. A machine that is slower now may be as fast again in a moment; one that is faster
+    would beat a roof measured in a slow moment.
+    """
+    reading, multiplying = min(1.0, now.reading), min(1.0, now.multiplying)
+    if reading == multiplying == 1.0:
+        return ceilings
+    bandwidth = [p.model_copy(update={"bytes_per_s": p.bytes_per_s / reading}) for p in ceilings.bandwidth]
+    peaks = {name: rate / multiplying for name, rate in ceilings.peak_flops_per_s.items()}
+    return ceilings.model_copy(update={"bandwidth": bandwidth, "peak_flops_per_s": peaks})
