@@ -20,10 +20,12 @@ from torch.nn import functional
 from engine.ceilings import ControlRates
 from engine.model import Model
 
-SETTLING_NS, READING_NS = 5_000_000, 20_000_000
+BURST_S = 0.2
+"""How long one sample takes: the same beside the walks and before a run, for weights read over and over come to lie
+nearer with every pass."""
+READING_NS = 20_000_000
+"""Reading at a time; then it multiplies."""
 PIECE_BYTES = 2**24
-RUN_S = 0.3
-"""How long it is looked at the machine before a run."""
 ROWS, SIZE, PRODUCTS = 64, 1024, 5
 """Rows and sides of the product, half a millisecond of a small CPU, and how often it is made in a sample."""
 
@@ -40,23 +42,21 @@ class Control:
 
     def take(self, weights: Iterable[Tensor]) -> None:
         """Whose memory is read from now on."""
-        distinct = {tensor.data_ptr(): tensor for tensor in weights if tensor.is_contiguous()}
-        self._pieces = [
-            piece for tensor in distinct.values() for piece in torch.split(_words(tensor), PIECE_BYTES // 8)
-        ]
+        distinct = {tensor.data_ptr(): _words(tensor) for tensor in weights if tensor.is_contiguous()}
+        filled = [words for words in distinct.values() if len(words)]
+        self._pieces = [piece for words in filled for piece in torch.split(words, PIECE_BYTES // 8)]
         self._next = 0
 
     def sample(self) -> None:
-        """Read for some milliseconds, going on where the last one stopped, and multiply. 30 ms on a small CPU."""
+        """Read for a moment, going on where the last one stopped, and multiply, over and over; the medians count."""
         if not self._pieces:
             return
-        self._read_for(SETTLING_NS)
-        self._read.append(self._read_for(READING_NS))
-        functional.linear(self._rows, self._matrix)
-        started = perf_counter_ns()
-        for _ in range(PRODUCTS):
-            functional.linear(self._rows, self._matrix)
-        self._multiplied.append(PRODUCTS * 2 * ROWS * SIZE * SIZE / (perf_counter_ns() - started) * 1e9)
+        end_ns, read, multiplied = perf_counter_ns() + BURST_S * 1e9, list[float](), list[float]()
+        while not read or perf_counter_ns() < end_ns:
+            read.append(self._read_for(READING_NS))
+            multiplied.append(self._multiply())
+        self._read.append(statistics.median(read))
+        self._multiplied.append(statistics.median(multiplied))
 
     def rates(self) -> ControlRates | None:
         """The medians of all samples; None where there is none."""
@@ -66,6 +66,14 @@ class Control:
             read_bytes_per_s=statistics.median(self._read),
             multiplied_flops_per_s=statistics.median(self._multiplied),
         )
+
+    def _multiply(self) -> float:
+        """FLOPs per second, after a product that does not count."""
+        functional.linear(self._rows, self._matrix)
+        started = perf_counter_ns()
+        for _ in range(PRODUCTS):
+            functional.linear(self._rows, self._matrix)
+        return PRODUCTS * 2 * ROWS * SIZE * SIZE / (perf_counter_ns() - started) * 1e9
 
     def _read_for(self, least_ns: int) -> float:
         """Bytes per second over at least that time."""
@@ -84,10 +92,9 @@ def readings(model: Model) -> ControlRates | None:
     """Both rates now, of a loaded model's weights; None on devices that are nobody else's meanwhile."""
     if model.device.type != "cpu":
         return None
-    control, end_ns = Control(), perf_counter_ns() + RUN_S * 1e9
+    control = Control()
     control.take(model.weights)
-    while perf_counter_ns() < end_ns:
-        control.sample()
+    control.sample()
     return control.rates()
 
 

@@ -32,8 +32,8 @@ WALK_S = 0.1
 CACHE_BYTES = 2**31
 
 MOST_ROUNDS = 9
-# Cases for each sample of the control readings: a tenth of the time.
-CONTROL_EVERY = 3
+# Cases for each sample of the control readings: a sixth of the time.
+CONTROL_EVERY = 9
 DECODE_WALKS = 3
 SETTLING_S, COUNTED_S = 0.01, 0.03
 # On a busy machine the first round may take this many budgets before it leaves cases out; the plain decode steps

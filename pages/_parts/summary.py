@@ -11,7 +11,7 @@ from engine import growth, ridge
 from engine.ceilings import Ceilings, DeviceFacts
 from engine.errors import N_, Sentence
 from engine.judging import was_busy
-from engine.record import Run, Summary
+from engine.record import Probe, Run, Summary
 from pages._parts import components, machine_facts, ridge_words, session, terms
 from pages._parts.links import build_link
 from pages._parts.plain import plain
@@ -203,6 +203,7 @@ def _measured_on(t: Words, run: Run) -> None:
         before, after, moved = t.duration(probe.before_ns), t.duration(probe.after_ns), t.percent(probe.moved)
         said = t("{before} before, {after} after ({moved})", before=before, after=after, moved=moved)
         facts.append((t("Control probe"), said))
+        facts += _controls(t, probe)
     facts.append((t("Measured at"), t.moment(run.created_at)))
     facts.append(
         (t("Warm-up"), t.plural("{count} step, not shown", "{count} steps, not shown", len(run.warm_up_steps)))
@@ -210,6 +211,21 @@ def _measured_on(t: Words, run: Run) -> None:
     with st.container(gap="xxsmall"):
         for label, value in facts:
             st.text(f"{label}: {value}")
+
+
+def _controls(t: Words, probe: Probe) -> list[tuple[str, str]]:
+    """What the expected line was scaled by; nothing where it was not."""
+    ratios = probe.reading_scaled_by, probe.multiplying_scaled_by
+    if ratios == (1.0, 1.0):
+        return []
+    reading, multiplying = (t.number(ratio, 2) for ratio in ratios)
+    said = t(
+        "right before the run, reading took {reading} and multiplying {multiplying} times as long as when the ceilings "
+        "were measured; expected times are scaled by that, and ceilings raised where it is below 1",
+        reading=reading,
+        multiplying=multiplying,
+    )
+    return [(t("Control readings"), said)]
 
 
 def _kernels(t: Words, device: DeviceFacts) -> list[tuple[str, str]]:

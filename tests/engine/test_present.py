@@ -1,0 +1,95 @@
+"""The machine now beside what it was: how lines are scaled and ceilings raised, against arithmetic done by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from records import ceilings
+
+from engine import ledger, spec
+from engine.ceilings import BandwidthPoint, Ceilings, ControlPoint, ControlRates
+from engine.expected import predict_step, predictor
+from engine.ledger import Formats
+from engine.present import AS_MEASURED, Present, at_least, present
+
+CONTROLS = [
+    ControlPoint(dtype="fp32", working_set_bytes=500, read_bytes_per_s=20e9, multiplied_flops_per_s=100e9),
+    ControlPoint(dtype="bf16", working_set_bytes=500, read_bytes_per_s=1e9, multiplied_flops_per_s=1e9),
+]
+NOW = ControlRates(read_bytes_per_s=16e9, multiplied_flops_per_s=200e9)
+SPEC = spec.read(
+    {
+        "model_type": "llama",
+        "hidden_size": 8,
+        "intermediate_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "vocab_size": 32,
+        "max_position_embeddings": 128,
+        "rms_norm_eps": 1e-5,
+        "tie_word_embeddings": True,
+    }
+)
+
+
+def machine(**changes: Any) -> Ceilings:
+    bandwidth = [BandwidthPoint(working_set_bytes=size, bytes_per_s=rate, spread=0.1) for size, rate in ((1, 4e9),)]
+    values = {"bandwidth": bandwidth, "peak_flops_per_s": {"fp32": 8e9, "bf16": 2e9}, "launch_ns": 10.0}
+    return ceilings(**{**values, "linear": [], "small_ops": [], **changes})
+
+
+@pytest.mark.parametrize(
+    ("memory_ns", "compute_ns", "expected"),
+    [(5.0, 0.0, 1.44), (0.0, 5.0, 0.25), (7.0, 7.0, 0.6), (3.0, 1.0, 1.44**0.75 * 0.25**0.25), (0.0, 0.0, 1.44)],
+)
+def test_a_step_is_scaled_by_what_it_is_made_of(memory_ns: float, compute_ns: float, expected: float) -> None:
+    assert Present(1.44, 0.25).scale(memory_ns, compute_ns) == pytest.approx(expected)
+    assert AS_MEASURED.scale(memory_ns, compute_ns) == 1.0
+
+
+def test_what_takes_longer_now_has_a_ratio_above_one() -> None:
+    known = machine(controls=CONTROLS)
+    assert present(known, "fp32", 500, NOW) == Present(reading=1.25, multiplying=0.5)
+    assert present(known, "bf16", 500, NOW).reading == 1 / 16
+    assert present(known, "fp32", 501, NOW) is AS_MEASURED
+    assert present(known, "fp32", 500, None) is AS_MEASURED
+    assert present(machine(), "fp32", 500, NOW) is AS_MEASURED
+
+
+def test_ceilings_are_raised_where_the_machine_is_faster_and_never_lowered() -> None:
+    known = machine()
+    assert at_least(known, Present(1.3, 1.0)) is known
+    faster = at_least(known, Present(reading=0.8, multiplying=0.5))
+    assert [point.bytes_per_s for point in faster.bandwidth] == [5e9]
+    assert faster.peak_flops_per_s == {"fp32": 16e9, "bf16": 4e9}
+    mixed = at_least(known, Present(reading=1.6, multiplying=0.5))
+    assert mixed.bandwidth == known.bandwidth
+    assert mixed.peak_flops_per_s["fp32"] == 16e9
+
+
+def test_the_expected_line_is_scaled_and_the_roof_is_not() -> None:
+    step, known = ledger.decode(SPEC, 5, formats=Formats.dense("fp32")), machine()
+    before = predict_step(step, known, "fp32")
+    now = Present(reading=1.5, multiplying=1.2)
+    after = predict_step(step, known, "fp32", now=now)
+    scale = now.scale(before.memory_ns, before.compute_ns)
+    assert 1.2 < scale < 1.5
+    assert after.predicted_ns.expected == pytest.approx(before.predicted_ns.expected * scale)
+    assert after.launches_ns == pytest.approx(before.launches_ns * scale)
+    assert after.predicted_ns.measured_roof == before.predicted_ns.measured_roof
+    faster = predict_step(step, known, "fp32", now=Present(0.01, 0.01))
+    assert faster.predicted_ns.expected == before.predicted_ns.measured_roof, "nothing is expected above the roof"
+
+
+def test_reading_scales_steps_of_few_rows_and_multiplying_those_of_many() -> None:
+    known = machine(peak_flops_per_s={"fp32": 40e9})
+    for now, phase in ((Present(2.0, 1.0), "decode"), (Present(1.0, 2.0), "prefill")):
+        lines, plain = (predictor(SPEC, known, None, Formats.dense("fp32"), now=each) for each in (now, AS_MEASURED))
+        ratios = {
+            "decode": lines.decode(9).predicted_ns.expected / plain.decode(9).predicted_ns.expected,
+            "prefill": lines.prefill(100).predicted_ns.expected / plain.prefill(100).predicted_ns.expected,
+        }
+        other = ({"decode", "prefill"} - {phase}).pop()
+        assert 1.0 < ratios[other] < 1.5 < ratios[phase] < 2.0
