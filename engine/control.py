@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from engine.ceilings import ControlRates
+from engine.ceilings import Ceilings, ControlRates
 from engine.model import Model
+from engine.present import Present, at_least, present
 
 BURST_S = 0.2
 """How long one sample takes: the same beside the walks and before a run, for weights read over and over come to lie
@@ -85,6 +86,16 @@ class Control:
             read_bytes += piece.nbytes
             elapsed_ns = perf_counter_ns() - started
         return read_bytes / elapsed_ns * 1e9
+
+
+def look(model: Model, ceilings: Ceilings, dtype: str, weight_bytes: int) -> tuple[Present, Ceilings]:
+    """The machine right before a model's steps are measured, and the ceilings to judge them by.
+
+    Args:
+        dtype, weight_bytes: as `present` has them.
+    """
+    now = present(ceilings, dtype, weight_bytes, readings(model))
+    return now, at_least(ceilings, now)
 
 
 @torch.inference_mode()

@@ -20,21 +20,19 @@ from engine.bench import Bench
 from engine.calibrate_model import weight_bytes
 from engine.ceilings import Ceilings, DeviceFacts
 from engine.clock import Clock, clock_for
-from engine.errors import N_, LabError, Sentence
+from engine.errors import N_, Sentence
 from engine.expected import Predictor, predictor
-from engine.free_run import check_runs_freely, free_run
+from engine.free_run import free_run
 from engine.generate import RawStep, generate, warm_up
 from engine.judging import flags
 from engine.measured_step import measured_step
 from engine.model import Model
-from engine.model.decoder import Decoder, Launches
+from engine.model.decoder import Decoder
 from engine.model.graph import DecodeGraph
-from engine.model.hybrid import HybridDecoder
-from engine.model.latent import Form
 from engine.model.phases import Reading
 from engine.model_facts import model_facts
 from engine.neighbours import Neighbours
-from engine.present import AS_MEASURED, at_least, present
+from engine.present import AS_MEASURED
 from engine.probe import probe, probed
 from engine.protocol import RunJob
 from engine.record import (
@@ -49,8 +47,9 @@ from engine.record import (
     Run,
     Step,
 )
-from engine.request import CLOCKS, DTYPES, LAUNCHES
+from engine.request import CLOCKS, DTYPES
 from engine.sampling import Sampler
+from engine.set_up import form, set_up
 from engine.source import Source
 from engine.spec import Spec
 from engine.summary import summarise
@@ -195,31 +194,14 @@ class RunInProgress:
 
     def _load(self, source: Source, device: torch.device) -> Model:
         """The model, set to what was asked. Compiling its kernels is no part of loading it."""
-        asked, compiled_ns, started = self._request, self._teller.compiled_ns, perf_counter_ns()
+        compiled_ns, started = self._teller.compiled_ns, perf_counter_ns()
         is_loaded = self._bench.has(source, device, self._dtype, self._weights)
         model = self._bench.model(source, device, self._dtype, self._weights, self._kv)
         if not is_loaded:
             compiled_ns = self._teller.compiled_ns - compiled_ns
             self._preparation.load_ns = perf_counter_ns() - started - compiled_ns
-        if isinstance(model, HybridDecoder):
-            model.use_latent_form(_form(asked.latent))
-        if isinstance(model, Decoder):
-            model.use_launches(_launches(asked.launches))
-        elif asked.launches != LAUNCHES[0]:
-            raise LabError(
-                "Only the steps of dense decoders can be recorded as a graph; {model} is not one.", model=source.id
-            )
-        if asked.clock != CLOCKS[0]:
-            check_runs_freely(model)
+        set_up(model, self._request, source.id)
         return model
-
-    def _look(self, model: Model, spec: Spec) -> None:
-        """The machine as it is now: what the lines to come are scaled by, and by which ceilings the run is judged."""
-        assert self._ceilings is not None
-        dtype = self._formats.plain_format
-        read = weight_bytes(spec, dtype, self._weights)
-        self._now = present(self._ceilings, dtype, read, control.readings(model))
-        self._ceilings = at_least(self._ceilings, self._now)
 
     def _predict(self, source: Source) -> Predictor:
         """The lines of every step to come, worked out now."""
@@ -232,7 +214,7 @@ class RunInProgress:
             self._formats,
             self._request.batch,
             alike=self._request.temperature == 0,  # then all sequences continue the prompt in the same way
-            latent=_form(self._request.latent),
+            latent=form(self._request.latent),
             now=self._now,
         )
         prompt_tokens = len(self._prompt.token_ids)
@@ -248,7 +230,6 @@ class RunInProgress:
         teller.state("warming_up")
         # Before the warm-up, not between it and the run: the probe's matrix would push a small model out of the cache.
         before_ns = probe(self._device)
-        self._look(model, source.spec)
         lines = self._predict(source)
         before = _graph(model)
         for raw in warm_up(
@@ -266,6 +247,12 @@ class RunInProgress:
         if graph is not None and graph is not before:
             self._preparation.compile_ns += graph.compile_ns
             self._preparation.capture_ns = graph.capture_ns
+        # As late as can be, for a machine may change within seconds. It reads what the run will read.
+        assert self._ceilings is not None
+        dtype = self._formats.plain_format
+        read = weight_bytes(source.spec, dtype, self._weights)
+        self._now, self._ceilings = control.look(model, self._ceilings, dtype, read)
+        lines = self._predict(source)
         teller.state("running")
         self._answer, neighbours = Answer(tokenizer.stream()), Neighbours()
         for raw in self._steps_of(model, ids, tokenizer.eos_ids, clock):
@@ -311,16 +298,6 @@ class RunInProgress:
         return step
 
 
-def _form(asked: str) -> Form:
-    """A form of latent attention that `request.check` has let pass."""
-    return "re-expanded" if asked == "re-expanded" else "absorbed"
-
-
 def _graph(model: Model) -> DecodeGraph | None:
     """The recorded step of a model, if it has one."""
     return model.graph if isinstance(model, Decoder) else None
-
-
-def _launches(asked: str) -> Launches:
-    """A way of starting steps that `request.check` has let pass."""
-    return "graph" if asked == "graph" else "compiled" if asked == "compiled" else "eager"

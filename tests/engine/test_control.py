@@ -106,7 +106,8 @@ def test_a_run_says_how_far_its_lines_were_scaled_and_is_judged_by_raised_ceilin
     now = Present(run.probe.reading_scaled_by, run.probe.multiplying_scaled_by)
     formats, spec = Formats.engine("fp32"), catalogue.load(MODEL)
     lines = predictor(spec, run.ceilings, None, formats, run.request.batch, alike=True, now=now)
-    for step in (*run.warm_up_steps, *run.steps):
+    assert run.warm_up_steps
+    for step in run.steps:
         predicted = lines.decode(step.context) if step.phase == "decode" else lines.prefill(step.tokens)
         assert step.predicted_ns.expected == pytest.approx(predicted.predicted_ns.expected)
 
