@@ -112,10 +112,15 @@ class SmallOpPoint(_Facts):
 
 
 class ControlRates(_Facts):
-    """What the control readings gave (`engine.control`): reading weights where they lie, and one fixed product."""
+    """What the control readings gave (`engine.control`): reading weights where they lie, and one fixed product.
+
+    The spreads are those of the samples, half the interquartile range over the median; 0 of a single one.
+    """
 
     read_bytes_per_s: Positive
     multiplied_flops_per_s: Positive
+    read_spread: float = 0.0
+    multiplied_spread: float = 0.0
 
 
 class ControlPoint(ControlRates):

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from engine.ceilings import Ceilings, ControlRates
+from engine.measure import summarise
 from engine.model import Model
 from engine.present import Present, at_least, present
 
@@ -60,24 +61,27 @@ class Control:
         self._multiplied.append(statistics.median(multiplied))
 
     def rates(self) -> ControlRates | None:
-        """The medians of all samples; None where there is none."""
+        """The medians of all samples and how far those lie apart; None where there is none."""
         if not self._read:
             return None
+        read, multiplied = summarise(self._read), summarise(self._multiplied)
         return ControlRates(
-            read_bytes_per_s=statistics.median(self._read),
-            multiplied_flops_per_s=statistics.median(self._multiplied),
+            read_bytes_per_s=1e9 / read.time_ns,
+            multiplied_flops_per_s=1e9 / multiplied.time_ns,
+            read_spread=read.spread,
+            multiplied_spread=multiplied.spread,
         )
 
     def _multiply(self) -> float:
-        """FLOPs per second, after a product that does not count."""
+        """Nanoseconds for each FLOP, after a product that does not count."""
         functional.linear(self._rows, self._matrix)
         started = perf_counter_ns()
         for _ in range(PRODUCTS):
             functional.linear(self._rows, self._matrix)
-        return PRODUCTS * 2 * ROWS * SIZE * SIZE / (perf_counter_ns() - started) * 1e9
+        return (perf_counter_ns() - started) / (PRODUCTS * 2 * ROWS * SIZE * SIZE)
 
     def _read_for(self, least_ns: int) -> float:
-        """Bytes per second over at least that time."""
+        """Nanoseconds for each byte, over at least that time."""
         started, read_bytes, elapsed_ns = perf_counter_ns(), 0, 0
         while elapsed_ns < least_ns:
             piece = self._pieces[self._next]
@@ -85,7 +89,7 @@ class Control:
             piece.sum()
             read_bytes += piece.nbytes
             elapsed_ns = perf_counter_ns() - started
-        return read_bytes / elapsed_ns * 1e9
+        return elapsed_ns / read_bytes
 
 
 def look(model: Model, ceilings: Ceilings, dtype: str, weight_bytes: int) -> tuple[Present, Ceilings]:

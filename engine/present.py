@@ -4,10 +4,14 @@ A shared machine reads and multiplies up to half as fast again from one minute t
 faster than another's. The control readings (`engine.control`) are taken beside the walks that a model's points come
 from, and once more right before a run; what they take now over what they took then is all that enters here. No step of
 the run, nor of any decoder, is looked at. What was scaled by how much is in the run's record (`record.Probe`).
+
+A moment tells little of the next on a machine that is never the same for a second. How far such readings lay apart
+while the model was measured says how much: of the one before the run, what that explains is taken for chance.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from engine.ceilings import Ceilings, ControlRates
@@ -32,6 +36,8 @@ class Present:
 
 
 AS_MEASURED = Present()
+HALF_RANGE = 0.6745
+"""Half the interquartile range of a normal variable, in standard deviations."""
 
 
 def present(ceilings: Ceilings, dtype: str, weight_bytes: int, now: ControlRates | None) -> Present:
@@ -43,10 +49,25 @@ def present(ceilings: Ceilings, dtype: str, weight_bytes: int, now: ControlRates
     then = [p for p in ceilings.controls if (p.dtype, p.working_set_bytes) == (dtype, weight_bytes)]
     if now is None or not then:
         return AS_MEASURED
+    was = then[0]
     return Present(
-        reading=then[0].read_bytes_per_s / now.read_bytes_per_s,
-        multiplying=then[0].multiplied_flops_per_s / now.multiplied_flops_per_s,
+        reading=beyond_chance(was.read_bytes_per_s / now.read_bytes_per_s, was.read_spread),
+        multiplying=beyond_chance(was.multiplied_flops_per_s / now.multiplied_flops_per_s, was.multiplied_spread),
     )
+
+
+def beyond_chance(ratio: float, spread: float) -> float:
+    """What is to be believed of a ratio between one reading and the median of many that spread so far.
+
+    Its logarithm x is multiplied by (x^2 - s^2) / x^2, or 0 where that is negative, s being the readings' standard
+    deviation: Wiener's filter, with the signal's power taken from the one reading there is (power subtraction; Lim and
+    Oppenheim, Proceedings of the IEEE 67, 1979). Readings that hardly differ leave the ratio as it is.
+
+    Args:
+        spread: half the interquartile range over the median.
+    """
+    x, deviation = math.log(ratio), spread / HALF_RANGE
+    return math.exp(x * max(0.0, 1 - (deviation / x) ** 2)) if x else 1.0
 
 
 def at_least(ceilings: Ceilings, now: Present) -> Ceilings:

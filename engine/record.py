@@ -150,7 +150,8 @@ class Probe(_Part):
 
     load: the system's 1-minute average, ours included. other_cores: cores' worth of work others did during the steps.
     reading_scaled_by, multiplying_scaled_by: how many times as long the control readings took right before the run as
-        when the ceilings were measured; the expected line is scaled by both (`engine.present`).
+        when the ceilings were measured, less what their own spread explains; the expected line is scaled by both
+        (`engine.present`).
     """
 
     before_ns: Count

@@ -54,6 +54,12 @@ def test_samples_make_rates_and_nothing_makes_none() -> None:
     assert rates is not None
     assert 1e8 < rates.read_bytes_per_s < 1e13
     assert 1e8 < rates.multiplied_flops_per_s < 1e14
+    assert 0 <= rates.read_spread < 10
+    one._read, one._multiplied = [0.1, 0.2, 0.3, 0.5, 9.0], [1.0]
+    kept = one.rates()
+    assert kept is not None
+    assert (kept.read_bytes_per_s, kept.multiplied_flops_per_s) == pytest.approx((1e9 / 0.3, 1e9))
+    assert (kept.read_spread, kept.multiplied_spread) == pytest.approx((0.5, 0.0))
 
 
 def test_a_loaded_model_is_read_and_a_device_of_ones_own_is_not() -> None:
