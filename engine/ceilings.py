@@ -114,13 +114,14 @@ class SmallOpPoint(_Facts):
 class ControlRates(_Facts):
     """What the control readings gave (`engine.control`): reading weights where they lie, and one fixed product.
 
-    The spreads are those of the samples, half the interquartile range over the median; 0 of a single one.
+    read_chance, multiplied_chance: by how much one reading differs from the next for no lasting reason, as a standard
+    deviation of its logarithm (`engine.present.chance`).
     """
 
     read_bytes_per_s: Positive
     multiplied_flops_per_s: Positive
-    read_spread: float = 0.0
-    multiplied_spread: float = 0.0
+    read_chance: float = 0.0
+    multiplied_chance: float = 0.0
 
 
 class ControlPoint(ControlRates):

@@ -18,9 +18,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from engine.ceilings import Ceilings, ControlRates
-from engine.measure import summarise
 from engine.model import Model
-from engine.present import Present, at_least, present
+from engine.present import Present, at_least, chance, present
 
 BURST_S = 0.2
 """How long one sample takes: the same beside the walks and before a run, for weights read over and over come to lie
@@ -61,15 +60,14 @@ class Control:
         self._multiplied.append(statistics.median(multiplied))
 
     def rates(self) -> ControlRates | None:
-        """The medians of all samples and how far those lie apart; None where there is none."""
+        """The medians of all samples, and by how much one differs from the next; None where there is none."""
         if not self._read:
             return None
-        read, multiplied = summarise(self._read), summarise(self._multiplied)
         return ControlRates(
-            read_bytes_per_s=1e9 / read.time_ns,
-            multiplied_flops_per_s=1e9 / multiplied.time_ns,
-            read_spread=read.spread,
-            multiplied_spread=multiplied.spread,
+            read_bytes_per_s=1e9 / statistics.median(self._read),
+            multiplied_flops_per_s=1e9 / statistics.median(self._multiplied),
+            read_chance=chance(self._read),
+            multiplied_chance=chance(self._multiplied),
         )
 
     def _multiply(self) -> float:

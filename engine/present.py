@@ -5,24 +5,28 @@ faster than another's. The control readings (`engine.control`) are taken beside 
 from, and once more right before a run; what they take now over what they took then is all that enters here. No step of
 the run, nor of any decoder, is looked at. What was scaled by how much is in the run's record (`record.Probe`).
 
-A moment tells little of the next on a machine that is never the same for a second. How far such readings lay apart
-while the model was measured says how much: of the one before the run, what that explains is taken for chance.
+A moment does not tell all of the next. By how much one reading differed from the next while the model was measured
+says how much it tells: of the one before the run, what that explains is taken for chance.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from engine.ceilings import Ceilings, ControlRates
 
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """How many times as long reading and multiplying take now as when the ceilings were measured."""
+    """How many times as long reading and multiplying take now as when the ceilings were measured; the readings `seen`."""
 
     reading: float = 1.0
     multiplying: float = 1.0
+    seen: ControlRates | None = None
 
     def scale(self, memory_ns: float, compute_ns: float) -> float:
         """What to multiply a step's expected time by, of which reading and multiplying would take these parts alone.
@@ -36,8 +40,8 @@ class Present:
 
 
 AS_MEASURED = Present()
-HALF_RANGE = 0.6745
-"""Half the interquartile range of a normal variable, in standard deviations."""
+QUARTILE = 0.6745
+"""The median size of a normal variable, in standard deviations."""
 
 
 def present(ceilings: Ceilings, dtype: str, weight_bytes: int, now: ControlRates | None) -> Present:
@@ -51,22 +55,30 @@ def present(ceilings: Ceilings, dtype: str, weight_bytes: int, now: ControlRates
         return AS_MEASURED
     was = then[0]
     return Present(
-        reading=beyond_chance(was.read_bytes_per_s / now.read_bytes_per_s, was.read_spread),
-        multiplying=beyond_chance(was.multiplied_flops_per_s / now.multiplied_flops_per_s, was.multiplied_spread),
+        reading=beyond_chance(was.read_bytes_per_s / now.read_bytes_per_s, was.read_chance),
+        multiplying=beyond_chance(was.multiplied_flops_per_s / now.multiplied_flops_per_s, was.multiplied_chance),
+        seen=now,
     )
 
 
-def beyond_chance(ratio: float, spread: float) -> float:
-    """What is to be believed of a ratio between one reading and the median of many that spread so far.
+def chance(times: Sequence[float]) -> float:
+    """By how much one reading differs from the next for no lasting reason: the standard deviation of its logarithm.
 
-    Its logarithm x is multiplied by (x^2 - s^2) / x^2, or 0 where that is negative, s being the readings' standard
-    deviation: Wiener's filter, with the signal's power taken from the one reading there is (power subtraction; Lim and
-    Oppenheim, Proceedings of the IEEE 67, 1979). Readings that hardly differ leave the ratio as it is.
-
-    Args:
-        spread: half the interquartile range over the median.
+    From successive differences, which a drift hardly enters (von Neumann, 1941), and of those the median, which a few
+    sudden changes do not enter either. 0 of a single reading.
     """
-    x, deviation = math.log(ratio), spread / HALF_RANGE
+    steps = [abs(math.log(later / earlier)) for earlier, later in pairwise(times)]
+    return statistics.median(steps) / (math.sqrt(2) * QUARTILE) if steps else 0.0
+
+
+def beyond_chance(ratio: float, deviation: float) -> float:
+    """What is to be believed of a ratio between one reading and the median of many.
+
+    Its logarithm x is multiplied by (x^2 - s^2) / x^2, or 0 where that is negative, s being what `chance` says of the
+    readings: Wiener's filter, with the signal's power taken from the one reading there is (power subtraction; Lim and
+    Oppenheim, Proceedings of the IEEE 67, 1979). Readings that hardly differ leave the ratio as it is.
+    """
+    x = math.log(ratio)
     return math.exp(x * max(0.0, 1 - (deviation / x) ** 2)) if x else 1.0
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from engine.ceilings import Ceilings, DeviceFacts
+from engine.ceilings import Ceilings, ControlRates, DeviceFacts
 from engine.errors import Sentence
 
 SCHEMA: Final = 1
@@ -150,8 +150,9 @@ class Probe(_Part):
 
     load: the system's 1-minute average, ours included. other_cores: cores' worth of work others did during the steps.
     reading_scaled_by, multiplying_scaled_by: how many times as long the control readings took right before the run as
-        when the ceilings were measured, less what their own spread explains; the expected line is scaled by both
+        when the ceilings were measured, less what chance explains; the expected line is scaled by both
         (`engine.present`).
+    control: those readings themselves; what they are compared with is in the ceilings.
     """
 
     before_ns: Count
@@ -161,6 +162,7 @@ class Probe(_Part):
     other_cores: float | None = None
     reading_scaled_by: float = 1.0
     multiplying_scaled_by: float = 1.0
+    control: ControlRates | None = None
 
 
 class Preparation(_Part):

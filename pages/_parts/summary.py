@@ -221,7 +221,7 @@ def _controls(t: Words, probe: Probe) -> list[tuple[str, str]]:
     reading, multiplying = (t.number(ratio, 2) for ratio in ratios)
     said = t(
         "right before the run, reading took {reading} and multiplying {multiplying} times as long as when the ceilings "
-        "were measured, less what their own spread explains; expected times are scaled by that, and ceilings raised "
+        "were measured, less what chance explains; expected times are scaled by that, and ceilings raised "
         "where it is below 1",
         reading=reading,
         multiplying=multiplying,

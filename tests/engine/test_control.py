@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,7 @@ from engine.control import Control
 from engine.expected import predictor
 from engine.ledger import Formats
 from engine.model import load
-from engine.present import Present
+from engine.present import Present, present
 from engine.protocol import RunJob
 from engine.record import Run
 from engine.run_job import RunInProgress
@@ -54,12 +55,13 @@ def test_samples_make_rates_and_nothing_makes_none() -> None:
     assert rates is not None
     assert 1e8 < rates.read_bytes_per_s < 1e13
     assert 1e8 < rates.multiplied_flops_per_s < 1e14
-    assert 0 <= rates.read_spread < 10
-    one._read, one._multiplied = [0.1, 0.2, 0.3, 0.5, 9.0], [1.0]
+    assert 0 <= rates.read_chance < 10
+    one._read, one._multiplied = [0.1, 0.2, 0.3, 0.6, 9.0], [1.0]
     kept = one.rates()
     assert kept is not None
     assert (kept.read_bytes_per_s, kept.multiplied_flops_per_s) == pytest.approx((1e9 / 0.3, 1e9))
-    assert (kept.read_spread, kept.multiplied_spread) == pytest.approx((0.5, 0.0))
+    assert kept.read_chance == pytest.approx(math.log(2) / (math.sqrt(2) * 0.6745))
+    assert kept.multiplied_chance == 0.0
 
 
 def test_a_loaded_model_is_read_and_a_device_of_ones_own_is_not() -> None:
@@ -109,6 +111,10 @@ def test_a_run_says_how_far_its_lines_were_scaled_and_is_judged_by_raised_ceilin
     assert run.probe.multiplying_scaled_by == pytest.approx(0.8)
     assert run.ceilings.bandwidth == known.bandwidth
     assert run.ceilings.peak_flops_per_s["fp32"] == pytest.approx(known.peak_flops_per_s["fp32"] / 0.8)
+    assert run.probe.control is not None
+    assert present(run.ceilings, "fp32", weight_bytes(catalogue.load(MODEL), "fp32"), run.probe.control).reading == (
+        run.probe.reading_scaled_by
+    ), "what the lines were scaled by follows from the record"
     now = Present(run.probe.reading_scaled_by, run.probe.multiplying_scaled_by)
     formats, spec = Formats.engine("fp32"), catalogue.load(MODEL)
     lines = predictor(spec, run.ceilings, None, formats, run.request.batch, alike=True, now=now)

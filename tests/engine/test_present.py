@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import statistics
 from typing import Any
 
@@ -13,7 +14,7 @@ from engine import ledger, spec
 from engine.ceilings import BandwidthPoint, Ceilings, ControlPoint, ControlRates
 from engine.expected import predict_step, predictor
 from engine.ledger import Formats
-from engine.present import AS_MEASURED, HALF_RANGE, Present, at_least, beyond_chance, present
+from engine.present import AS_MEASURED, QUARTILE, Present, at_least, beyond_chance, chance, present
 
 CONTROLS = [
     ControlPoint(dtype="fp32", working_set_bytes=500, read_bytes_per_s=20e9, multiplied_flops_per_s=100e9),
@@ -53,7 +54,7 @@ def test_a_step_is_scaled_by_what_it_is_made_of(memory_ns: float, compute_ns: fl
 
 def test_what_takes_longer_now_has_a_ratio_above_one() -> None:
     known = machine(controls=CONTROLS)
-    assert present(known, "fp32", 500, NOW) == Present(reading=1.25, multiplying=0.5)
+    assert present(known, "fp32", 500, NOW) == Present(reading=1.25, multiplying=0.5, seen=NOW)
     assert present(known, "bf16", 500, NOW).reading == 1 / 16
     assert present(known, "fp32", 501, NOW) is AS_MEASURED
     assert present(known, "fp32", 500, None) is AS_MEASURED
@@ -62,25 +63,30 @@ def test_what_takes_longer_now_has_a_ratio_above_one() -> None:
 
 @pytest.mark.parametrize(("deviations", "believed"), [(0.0, 1.0), (0.5, 0.75), (0.9, 0.19), (1.0, 0.0), (7.0, 0.0)])
 @pytest.mark.parametrize("ratio", [1.3, 1 / 1.3])
-def test_of_a_ratio_what_the_readings_own_spread_explains_is_taken_for_chance(
-    ratio: float, deviations: float, believed: float
-) -> None:
-    """deviations: the spread of the readings, in units of how far the ratio is off. 1 - 0.9^2 = 0.19."""
-    spread = deviations * math.log(1.3) * HALF_RANGE
-    assert beyond_chance(ratio, spread) == pytest.approx(ratio**believed)
-    assert beyond_chance(1.0, spread) == 1.0
+def test_of_a_ratio_what_chance_explains_is_not_believed(ratio: float, deviations: float, believed: float) -> None:
+    """deviations: of one reading from the next, in units of how far the ratio is off. 1 - 0.9^2 = 0.19."""
+    deviation = deviations * math.log(1.3)
+    assert beyond_chance(ratio, deviation) == pytest.approx(ratio**believed)
+    assert beyond_chance(1.0, deviation) == 1.0
 
 
-def test_readings_that_lay_apart_make_less_of_a_difference() -> None:
-    spreads = {"read_spread": 0.1, "multiplied_spread": 10.0}
+def test_readings_that_differ_from_each_other_make_less_of_a_difference() -> None:
+    spreads = {"read_chance": 0.1, "multiplied_chance": 10.0}
     found = present(machine(controls=[CONTROLS[0].model_copy(update=spreads)]), "fp32", 500, NOW)
     assert found.reading == pytest.approx(beyond_chance(1.25, 0.1)) != 1.25
     assert 1 < found.reading < 1.25
     assert found.multiplying == 1.0
 
 
-def test_half_the_range_between_quartiles_is_that_of_a_normal_variable() -> None:
-    assert statistics.NormalDist().inv_cdf(0.75) == pytest.approx(HALF_RANGE, rel=1e-3)
+def test_chance_is_what_readings_differ_by_from_one_to_the_next_and_not_over_all() -> None:
+    generator = random.Random(1)
+    still = [math.exp(0.05 * generator.gauss(0, 1)) for _ in range(2000)]
+    assert chance(still) == pytest.approx(0.05, rel=0.1)
+    drifting = [time * math.exp(place / 500) for place, time in enumerate(still)]
+    assert chance(drifting) == pytest.approx(0.05, rel=0.1)
+    assert chance([*still[:1000], *(2 * time for time in still[1000:])]) == pytest.approx(0.05, rel=0.1)
+    assert chance([3.0]) == chance([3.0, 3.0, 3.0]) == 0.0
+    assert statistics.NormalDist().inv_cdf(0.75) == pytest.approx(QUARTILE, rel=1e-3)
 
 
 def test_ceilings_are_raised_where_the_machine_is_faster_and_never_lowered() -> None:
