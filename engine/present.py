@@ -22,7 +22,10 @@ from engine.ceilings import Ceilings, ControlRates
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """How many times as long reading and multiplying take now as when the ceilings were measured; the readings `seen`."""
+    """How many times as long reading and multiplying take now as when the ceilings were measured.
+
+    seen: the readings that say so.
+    """
 
     reading: float = 1.0
     multiplying: float = 1.0
