@@ -10,7 +10,7 @@ Where weights lie matters: one process's memory is read up to a quarter faster t
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from time import perf_counter_ns
 
 import torch
@@ -90,25 +90,26 @@ class Control:
         return elapsed_ns / read_bytes
 
 
-def look(model: Model, ceilings: Ceilings, dtype: str, weight_bytes: int) -> tuple[Present, Ceilings]:
-    """The machine right before a model's steps are measured, and the ceilings to judge them by.
+def judge(ceilings: Ceilings, dtype: str, weight_bytes: int, now: Sequence[ControlRates]) -> tuple[Present, Ceilings]:
+    """The machine before a model's steps are measured, and the ceilings to judge them by.
 
     Args:
-        dtype, weight_bytes: as `present` has them.
+        dtype, weight_bytes, now: as `present` has them.
     """
-    now = present(ceilings, dtype, weight_bytes, readings(model))
-    return now, at_least(ceilings, now)
+    found = present(ceilings, dtype, weight_bytes, now)
+    return found, at_least(ceilings, found)
 
 
 @torch.inference_mode()
-def readings(model: Model) -> ControlRates | None:
-    """Both rates now, of a loaded model's weights; None on devices that are nobody else's meanwhile."""
+def look(model: Model) -> list[ControlRates]:
+    """Both rates now, of a loaded model's weights; none on devices that are nobody else's meanwhile."""
     if model.device.type != "cpu":
-        return None
+        return []
     control = Control()
     control.take(model.weights)
     control.sample()
-    return control.rates()
+    rates = control.rates()
+    return [rates] if rates else []
 
 
 def _words(tensor: Tensor) -> Tensor:

@@ -59,7 +59,8 @@ class WithModel(ExperimentInProgress):
             self._device, source.spec, plain, self._job.ceilings, self._teller, self._weights, kv
         )
         read = weight_bytes(source.spec, plain, self._weights)
-        self._now, self._ceilings = control.look(model, self._ceilings, plain, read)
+        seen = [*control.look(model), *control.look(model)]
+        self._now, self._ceilings = control.judge(self._ceilings, plain, read, seen)
         self._clock = clock_for(self._device)
         return model
 

@@ -2,11 +2,12 @@
 
 A shared machine reads and multiplies up to half as fast again from one minute to the next, and one process's memory
 faster than another's. The control readings (`engine.control`) are taken beside the walks that a model's points come
-from, and once more right before a run; what they take now over what they took then is all that enters here. No step of
-the run, nor of any decoder, is looked at. What was scaled by how much is in the run's record (`record.Probe`).
+from, and again before and after a run's warm-up; what they take now over what they took then is all that enters here.
+No step of the run, nor of any decoder, is looked at. What was scaled by how much, and the readings themselves, are in
+the run's record (`record.Probe`).
 
-A moment does not tell all of the next. By how much one reading differed from the next while the model was measured
-says how much it tells: of the one before the run, what that explains is taken for chance.
+A moment does not tell all of the next. What the readings do not agree on has passed already; and by how much one
+differed from the next while the model was measured says what of the rest is chance.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from engine.ceilings import Ceilings, ControlRates
 class Present:
     """How many times as long reading and multiplying take now as when the ceilings were measured.
 
-    seen: the readings that say so.
+    seen: the readings that say so, in order.
     """
 
     reading: float = 1.0
     multiplying: float = 1.0
-    seen: ControlRates | None = None
+    seen: tuple[ControlRates, ...] = ()
 
     def scale(self, memory_ns: float, compute_ns: float) -> float:
         """What to multiply a step's expected time by, of which reading and multiplying would take these parts alone.
@@ -47,21 +48,30 @@ QUARTILE = 0.6745
 """The median size of a normal variable, in standard deviations."""
 
 
-def present(ceilings: Ceilings, dtype: str, weight_bytes: int, now: ControlRates | None) -> Present:
+def present(ceilings: Ceilings, dtype: str, weight_bytes: int, now: Sequence[ControlRates]) -> Present:
     """The machine as the control readings find it now; as it was measured, where there are none now or none from then.
 
     Args:
         dtype, weight_bytes: what tells one model's points from another's (`calibrate_model.weight_bytes`).
+        now: readings at moments some time apart.
     """
     then = [p for p in ceilings.controls if (p.dtype, p.working_set_bytes) == (dtype, weight_bytes)]
-    if now is None or not then:
+    if not now or not then:
         return AS_MEASURED
     was = then[0]
+    reading = agreed([was.read_bytes_per_s / each.read_bytes_per_s for each in now])
+    multiplying = agreed([was.multiplied_flops_per_s / each.multiplied_flops_per_s for each in now])
     return Present(
-        reading=beyond_chance(was.read_bytes_per_s / now.read_bytes_per_s, was.read_chance),
-        multiplying=beyond_chance(was.multiplied_flops_per_s / now.multiplied_flops_per_s, was.multiplied_chance),
-        seen=now,
+        reading=beyond_chance(reading, was.read_chance),
+        multiplying=beyond_chance(multiplying, was.multiplied_chance),
+        seen=tuple(now),
     )
+
+
+def agreed(ratios: Sequence[float]) -> float:
+    """The ratio nearest to 1, where all lie on one side of it; else 1: a slow moment that is over slows nothing."""
+    low, high = min(ratios), max(ratios)
+    return low if low > 1 else high if high < 1 else 1.0
 
 
 def chance(times: Sequence[float]) -> float:

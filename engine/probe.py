@@ -50,7 +50,7 @@ def probed(before_ns: int, neighbours: Neighbours, device: torch.device, now: Pr
         other_cores=other_cores,
         reading_scaled_by=now.reading,
         multiplying_scaled_by=now.multiplying,
-        control=now.seen,
+        control=list(now.seen),
     )
 
 

@@ -149,10 +149,10 @@ class Probe(_Part):
     """A fixed matvec timed before and after the run, and how busy the machine was.
 
     load: the system's 1-minute average, ours included. other_cores: cores' worth of work others did during the steps.
-    reading_scaled_by, multiplying_scaled_by: how many times as long the control readings took right before the run as
+    reading_scaled_by, multiplying_scaled_by: how many times as long the control readings took before the run as
         when the ceilings were measured, less what chance explains; the expected line is scaled by both
         (`engine.present`).
-    control: those readings themselves; what they are compared with is in the ceilings.
+    control: those readings themselves, before and after the warm-up; what they are compared with is in the ceilings.
     """
 
     before_ns: Count
@@ -162,7 +162,7 @@ class Probe(_Part):
     other_cores: float | None = None
     reading_scaled_by: float = 1.0
     multiplying_scaled_by: float = 1.0
-    control: ControlRates | None = None
+    control: list[ControlRates] = []
 
 
 class Preparation(_Part):

@@ -229,7 +229,7 @@ class RunInProgress:
         asked, teller, clock = self._request, self._teller, clock_for(self._device)
         teller.state("warming_up")
         # Before the warm-up, not between it and the run: the probe's matrix would push a small model out of the cache.
-        before_ns = probe(self._device)
+        before_ns, seen = probe(self._device), control.look(model)
         lines = self._predict(source)
         before = _graph(model)
         for raw in warm_up(
@@ -247,11 +247,11 @@ class RunInProgress:
         if graph is not None and graph is not before:
             self._preparation.compile_ns += graph.compile_ns
             self._preparation.capture_ns = graph.capture_ns
-        # As late as can be, for a machine may change within seconds. It reads what the run will read.
         assert self._ceilings is not None
         dtype = self._formats.plain_format
         read = weight_bytes(source.spec, dtype, self._weights)
-        self._now, self._ceilings = control.look(model, self._ceilings, dtype, read)
+        seen += control.look(model)  # as late as can be, for a machine may change within seconds
+        self._now, self._ceilings = control.judge(self._ceilings, dtype, read, seen)
         lines = self._predict(source)
         teller.state("running")
         self._answer, neighbours = Answer(tokenizer.stream()), Neighbours()

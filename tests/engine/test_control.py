@@ -65,8 +65,8 @@ def test_samples_make_rates_and_nothing_makes_none() -> None:
 
 
 def test_a_loaded_model_is_read_and_a_device_of_ones_own_is_not() -> None:
-    assert control.readings(load(MODEL)) is not None
-    assert control.readings(SimpleNamespace(device=torch.device("meta"))) is None  # type: ignore[arg-type]
+    assert len(control.look(load(MODEL))) == 1
+    assert control.look(SimpleNamespace(device=torch.device("meta"))) == []  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("name", "dtype"), [(MODEL, "fp32"), ("random:Qwen/Qwen3.5-0.8B@layers=2", "bf16")])
@@ -95,7 +95,7 @@ def run_with(monkeypatch: pytest.MonkeyPatch, now: Present | None, **changes: An
     if now is not None:
         known = known.model_copy(update={"controls": [then]})
         rates = ControlRates(read_bytes_per_s=9e9 / now.reading, multiplied_flops_per_s=9e9 / now.multiplying)
-        monkeypatch.setattr(control, "readings", lambda model: rates)
+        monkeypatch.setattr(control, "look", lambda model: [rates])
     told: list[BaseModel] = []
     job = RunJob(id="controlled12", created_at="2026-01-02", request=ask(**changes), ceilings=known)
     return RunInProgress(job, Bench(), Teller(job.id, told.append, lambda: False)).measure(), known
@@ -111,7 +111,7 @@ def test_a_run_says_how_far_its_lines_were_scaled_and_is_judged_by_raised_ceilin
     assert run.probe.multiplying_scaled_by == pytest.approx(0.8)
     assert run.ceilings.bandwidth == known.bandwidth
     assert run.ceilings.peak_flops_per_s["fp32"] == pytest.approx(known.peak_flops_per_s["fp32"] / 0.8)
-    assert run.probe.control is not None
+    assert len(run.probe.control) == 2, "before and after the warm-up"
     assert present(run.ceilings, "fp32", weight_bytes(catalogue.load(MODEL), "fp32"), run.probe.control).reading == (
         run.probe.reading_scaled_by
     ), "what the lines were scaled by follows from the record"

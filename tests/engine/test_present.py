@@ -14,7 +14,7 @@ from engine import ledger, spec
 from engine.ceilings import BandwidthPoint, Ceilings, ControlPoint, ControlRates
 from engine.expected import predict_step, predictor
 from engine.ledger import Formats
-from engine.present import AS_MEASURED, QUARTILE, Present, at_least, beyond_chance, chance, present
+from engine.present import AS_MEASURED, QUARTILE, Present, agreed, at_least, beyond_chance, chance, present
 
 CONTROLS = [
     ControlPoint(dtype="fp32", working_set_bytes=500, read_bytes_per_s=20e9, multiplied_flops_per_s=100e9),
@@ -54,11 +54,21 @@ def test_a_step_is_scaled_by_what_it_is_made_of(memory_ns: float, compute_ns: fl
 
 def test_what_takes_longer_now_has_a_ratio_above_one() -> None:
     known = machine(controls=CONTROLS)
-    assert present(known, "fp32", 500, NOW) == Present(reading=1.25, multiplying=0.5, seen=NOW)
-    assert present(known, "bf16", 500, NOW).reading == 1 / 16
-    assert present(known, "fp32", 501, NOW) is AS_MEASURED
-    assert present(known, "fp32", 500, None) is AS_MEASURED
-    assert present(machine(), "fp32", 500, NOW) is AS_MEASURED
+    assert present(known, "fp32", 500, [NOW]) == Present(reading=1.25, multiplying=0.5, seen=(NOW,))
+    assert present(known, "bf16", 500, [NOW]).reading == 1 / 16
+    assert present(known, "fp32", 501, [NOW]) is AS_MEASURED
+    assert present(known, "fp32", 500, []) is AS_MEASURED
+    assert present(machine(), "fp32", 500, [NOW]) is AS_MEASURED
+
+
+@pytest.mark.parametrize(
+    ("ratios", "expected"),
+    [([1.5, 1.2], 1.2), ([1.2, 1.5, 1.3], 1.2), ([0.5, 0.8], 0.8), ([0.8, 1.2], 1.0), ([1.0, 3.0], 1.0), ([0.7], 0.7)],
+)
+def test_only_what_all_readings_agree_on_counts(ratios: list[float], expected: float) -> None:
+    assert agreed(ratios) == expected
+    then, now = CONTROLS[0], [NOW.model_copy(update={"read_bytes_per_s": 20e9 / ratio}) for ratio in ratios]
+    assert present(machine(controls=[then]), "fp32", 500, now).reading == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("deviations", "believed"), [(0.0, 1.0), (0.5, 0.75), (0.9, 0.19), (1.0, 0.0), (7.0, 0.0)])
@@ -72,7 +82,7 @@ def test_of_a_ratio_what_chance_explains_is_not_believed(ratio: float, deviation
 
 def test_readings_that_differ_from_each_other_make_less_of_a_difference() -> None:
     spreads = {"read_chance": 0.1, "multiplied_chance": 10.0}
-    found = present(machine(controls=[CONTROLS[0].model_copy(update=spreads)]), "fp32", 500, NOW)
+    found = present(machine(controls=[CONTROLS[0].model_copy(update=spreads)]), "fp32", 500, [NOW])
     assert found.reading == pytest.approx(beyond_chance(1.25, 0.1)) != 1.25
     assert 1 < found.reading < 1.25
     assert found.multiplying == 1.0
