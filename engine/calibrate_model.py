@@ -110,8 +110,9 @@ def _walk_plain(
         rows = {*rows, model.most_compiled_rows + 1}
     wanted = cases(spec, rows, kv_bytes_per_position=model.kv_bytes_per_position, cache_bytes=cache_room(device))
     layers = {case: layers_to_walk(case, ceilings, spec, dtype, held) for case in wanted}
+    beside = control if held == spec.num_layers else Control()  # reading a part says nothing of the whole
     return walk_all(
-        model, wanted, layers, budget_s=budget_s, control=control, on_share=on_share, should_stop=should_stop
+        model, wanted, layers, budget_s=budget_s, control=beside, on_share=on_share, should_stop=should_stop
     )
 
 

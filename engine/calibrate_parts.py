@@ -52,6 +52,8 @@ def walk_parts(
     torch_dtype = devices.DTYPES[dtype]
     held = shelves(spec, torch_dtype.itemsize, min(HELD_BYTES, devices.free_bytes(device) // 2))
     rounds = [(shelf, form) for shelf in held for form in _forms(shelf)]
+    # Of a part, which may lie in a cache, reading says nothing of how the whole is read.
+    beside = control if held == [spec] else Control()
     samples: dict[OpKey, list[float]] = defaultdict(list)
     for place, (shelf, form) in enumerate(rounds):
         model = DryParts(shelf, torch_dtype, device, head=place == 0, form=form)
@@ -64,7 +66,7 @@ def walk_parts(
             wanted,
             layers,
             budget_s=budget_s / len(rounds),
-            control=control,
+            control=beside,
             on_share=partial(_on_part, on_share, place, len(rounds)),
             should_stop=should_stop,
         )

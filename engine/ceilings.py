@@ -120,15 +120,15 @@ class ControlRates(_Facts):
 
     read_bytes_per_s: Positive
     multiplied_flops_per_s: Positive
-    read_chance: float = 0.0
-    multiplied_chance: float = 0.0
+    read_chance: float = Field(default=0.0, ge=0)
+    multiplied_chance: float = Field(default=0.0, ge=0)
 
 
 class ControlPoint(ControlRates):
     """The same beside the walks that one model's points in `dtype` come from."""
 
     dtype: str
-    working_set_bytes: int
+    working_set_bytes: int = Field(ge=0)
 
 
 class Ceilings(_Facts):

@@ -1,6 +1,6 @@
 """The control readings: how fast weights are read where they lie, and how fast a fixed pair of matrices multiplies.
 
-Taken beside the walks a model's points come from and again right before a run of it, they say how much slower or faster
+Taken beside the walks a model's points come from and again before a run of it, they say how much slower or faster
 the machine has become in between (`engine.present`). Neither knows a step, a token or a kernel of the decoder: what
 makes a step slow for reasons of its own is never taken for the machine.
 
@@ -10,16 +10,16 @@ Where weights lie matters: one process's memory is read up to a quarter faster t
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from time import perf_counter_ns
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from engine.ceilings import Ceilings, ControlRates
+from engine.ceilings import ControlRates
 from engine.model import Model
-from engine.present import Present, at_least, chance, present
+from engine.present import chance
 
 BURST_S = 0.2
 """How long one sample takes: the same beside the walks and before a run, for weights read over and over come to lie
@@ -43,7 +43,7 @@ class Control:
 
     def take(self, weights: Iterable[Tensor]) -> None:
         """Whose memory is read from now on."""
-        distinct = {tensor.data_ptr(): _words(tensor) for tensor in weights if tensor.is_contiguous()}
+        distinct = {tensor.data_ptr(): _words(tensor) for tensor in weights if _is_readable(tensor)}
         filled = [words for words in distinct.values() if len(words)]
         self._pieces = [piece for words in filled for piece in torch.split(words, PIECE_BYTES // 8)]
         self._next = 0
@@ -90,16 +90,6 @@ class Control:
         return elapsed_ns / read_bytes
 
 
-def judge(ceilings: Ceilings, dtype: str, weight_bytes: int, now: Sequence[ControlRates]) -> tuple[Present, Ceilings]:
-    """The machine before a model's steps are measured, and the ceilings to judge them by.
-
-    Args:
-        dtype, weight_bytes, now: as `present` has them.
-    """
-    found = present(ceilings, dtype, weight_bytes, now)
-    return found, at_least(ceilings, found)
-
-
 @torch.inference_mode()
 def look(model: Model) -> list[ControlRates]:
     """Both rates now, of a loaded model's weights; none on devices that are nobody else's meanwhile."""
@@ -110,6 +100,11 @@ def look(model: Model) -> list[ControlRates]:
     control.sample()
     rates = control.rates()
     return [rates] if rates else []
+
+
+def _is_readable(tensor: Tensor) -> bool:
+    """Whether its memory is in one piece that begins at a whole word."""
+    return tensor.is_contiguous() and tensor.storage_offset() * tensor.itemsize % 8 == 0
 
 
 def _words(tensor: Tensor) -> Tensor:

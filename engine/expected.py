@@ -7,7 +7,7 @@
    Of routed experts, as many are read as uniform routing is expected to hit.
 
 Nothing here may look at a run: the lines are drawn first, and the run is compared with them. Line 3 is scaled by the
-control readings taken right before the run (`engine.present`), where there are any; lines 1 and 2 are not.
+control readings taken before the run (`engine.present`), where there are any; lines 1 and 2 are not.
 """
 
 from __future__ import annotations

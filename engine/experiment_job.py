@@ -22,7 +22,6 @@ from engine.experiment import Timed, flags
 from engine.experiment_record import AnyRecord
 from engine.measure import Stopped, summarise
 from engine.neighbours import Neighbours
-from engine.present import AS_MEASURED
 from engine.probe import probe, probed
 from engine.protocol import ExperimentJob
 from engine.record import FinalState, Probe
@@ -48,7 +47,6 @@ class ExperimentInProgress(ABC):
         self._device: torch.device | None = None
         self._ceilings: Ceilings | None = None
         self._probe: Probe | None = None
-        self._now = AS_MEASURED
         self._notes: list[Sentence] = []
         self._samples: dict[int, list[float]] = {}
         self._said_at = 0.0
@@ -110,7 +108,7 @@ class ExperimentInProgress(ABC):
         before_ns, neighbours = probe(self._device), Neighbours()
         told = self._teller.progress("running")
         self._rounds(points, told)
-        self._probe = probed(before_ns, neighbours, self._device, self._now)
+        self._probe = probed(before_ns, neighbours, self._device)
 
     def _keep(self, point: Timed, number: int, sample_ns: float) -> None:
         """Take one more sample of point `number`."""

@@ -88,8 +88,6 @@ def _check_machine(run: Run) -> None:
         numbers += [("device.cache_bytes", size) for size in device.cache_bytes.values()]
     if run.probe is not None:
         numbers += [("probe.load", run.probe.load), ("probe.other_cores", run.probe.other_cores)]
-        numbers += [("probe.reading_scaled_by", run.probe.reading_scaled_by)]
-        numbers += [("probe.multiplying_scaled_by", run.probe.multiplying_scaled_by)]
     for field, number in numbers:
         if number is not None and number < 0:
             raise LabError("The run's field {field} is less than a machine can have.", field=field)

@@ -12,6 +12,7 @@ from engine.errors import LabError
 from engine.expected import Predictor, predictor
 from engine.ledger import Formats
 from engine.lever_record import Foretold, Lever
+from engine.present import AS_MEASURED, Present
 from engine.random_shapes import PREFIX
 from engine.random_shapes import read as read_random
 from engine.record import Run
@@ -32,6 +33,8 @@ class Base:
         self.dtype = run.model.dtype
         self.plain = request.DTYPES.get(self.dtype, "fp32")
         self.spec = spec_of(run.request.model, dict(run.model.config))
+        scaled = run.probe
+        self.now = Present(scaled.reading_scaled_by, scaled.multiplying_scaled_by) if scaled else AS_MEASURED
         middle = sorted(decodes, key=lambda step: step.context)[len(decodes) // 2]
         self.context, self.batch = middle.context, run.request.batch
         self.step_ns = statistics.median(step.predicted_ns.expected for step in decodes)
@@ -48,7 +51,7 @@ class Base:
 
     def lines(self, *, batch: int | None = None) -> Predictor:
         """The predictor of the run's own formats."""
-        return predictor(self.spec, self.ceilings, None, self.formats, batch or self.batch)
+        return predictor(self.spec, self.ceilings, None, self.formats, batch or self.batch, now=self.now)
 
     def foretold(self, step_ns: float, *, batch: int | None = None) -> Foretold:
         """A step and its tokens a second."""
@@ -64,8 +67,8 @@ class Base:
         return Lever(predicted=predicted, gain=predicted.tokens_per_s / self.own.tokens_per_s, **rest)
 
     def bandwidth_at(self, working_set_bytes: float) -> float:
-        """This machine's bandwidth for a step of that size, in bytes/s."""
-        return self.ceilings.bandwidth_at(working_set_bytes)
+        """This machine's bandwidth for a step of that size, in bytes/s, as it was right before the run."""
+        return self.ceilings.bandwidth_at(working_set_bytes) / self.now.reading
 
 
 def spec_of(model: str, config: dict[str, Any]) -> Spec:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from engine import checkpoint, control, hardware, ledger, request
+from engine import checkpoint, hardware, ledger, request
 from engine import device as devices
-from engine.calibrate_model import weight_bytes
 from engine.clock import Clock, clock_for
 from engine.expected import Predictor, predictor
 from engine.experiment_job import ExperimentInProgress
@@ -58,9 +57,6 @@ class WithModel(ExperimentInProgress):
         self._ceilings = self._bench.ceilings(
             self._device, source.spec, plain, self._job.ceilings, self._teller, self._weights, kv
         )
-        read = weight_bytes(source.spec, plain, self._weights)
-        seen = [*control.look(model), *control.look(model)]
-        self._now, self._ceilings = control.judge(self._ceilings, plain, read, seen)
         self._clock = clock_for(self._device)
         return model
 
@@ -68,4 +64,4 @@ class WithModel(ExperimentInProgress):
         """What predicts the model's steps here."""
         assert self._ceilings is not None
         device = hardware.of(self._ceilings.device)
-        return predictor(source.spec, self._ceilings, device, self._formats, batch, now=self._now)
+        return predictor(source.spec, self._ceilings, device, self._formats, batch)

@@ -7,7 +7,8 @@ No step of the run, nor of any decoder, is looked at. What was scaled by how muc
 the run's record (`record.Probe`).
 
 A moment does not tell all of the next. What the readings do not agree on has passed already; and by how much one
-differed from the next while the model was measured says what of the rest is chance.
+differed from the next while the model was measured says what of the rest is chance. Where that is half of a reading or
+more, or unknown, they are no measure, and nothing is scaled.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from engine.ceilings import Ceilings, ControlRates
+from engine.judging import UNSTEADY
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class Present:
 AS_MEASURED = Present()
 QUARTILE = 0.6745
 """The median size of a normal variable, in standard deviations."""
+FEWEST = 3
+"""Readings from which on it is known how far they differ."""
 
 
 def present(ceilings: Ceilings, dtype: str, weight_bytes: int, now: Sequence[ControlRates]) -> Present:
@@ -56,7 +60,7 @@ def present(ceilings: Ceilings, dtype: str, weight_bytes: int, now: Sequence[Con
         now: readings at moments some time apart.
     """
     then = [p for p in ceilings.controls if (p.dtype, p.working_set_bytes) == (dtype, weight_bytes)]
-    if not now or not then:
+    if not now or not then or max(then[0].read_chance, then[0].multiplied_chance) >= UNSTEADY:
         return AS_MEASURED
     was = then[0]
     reading = agreed([was.read_bytes_per_s / each.read_bytes_per_s for each in now])
@@ -78,10 +82,10 @@ def chance(times: Sequence[float]) -> float:
     """By how much one reading differs from the next for no lasting reason: the standard deviation of its logarithm.
 
     From successive differences, which a drift hardly enters (von Neumann, 1941), and of those the median, which a few
-    sudden changes do not enter either. 0 of a single reading.
+    sudden changes do not enter either. UNSTEADY where there are too few to tell.
     """
     steps = [abs(math.log(later / earlier)) for earlier, later in pairwise(times)]
-    return statistics.median(steps) / (math.sqrt(2) * QUARTILE) if steps else 0.0
+    return statistics.median(steps) / (math.sqrt(2) * QUARTILE) if len(times) >= FEWEST else UNSTEADY
 
 
 def beyond_chance(ratio: float, deviation: float) -> float:
@@ -93,17 +97,3 @@ def beyond_chance(ratio: float, deviation: float) -> float:
     """
     x = math.log(ratio)
     return math.exp(x * max(0.0, 1 - (deviation / x) ** 2)) if x else 1.0
-
-
-def at_least(ceilings: Ceilings, now: Present) -> Ceilings:
-    """The ceilings a run is judged by: raised where the machine is faster than it was, never lowered.
-
-    A roof says what cannot be beaten. A machine that is slower now may be as fast again in a moment; one that is faster
-    would beat a roof measured in a slow moment.
-    """
-    reading, multiplying = min(1.0, now.reading), min(1.0, now.multiplying)
-    if reading == multiplying == 1.0:
-        return ceilings
-    bandwidth = [p.model_copy(update={"bytes_per_s": p.bytes_per_s / reading}) for p in ceilings.bandwidth]
-    peaks = {name: rate / multiplying for name, rate in ceilings.peak_flops_per_s.items()}
-    return ceilings.model_copy(update={"bandwidth": bandwidth, "peak_flops_per_s": peaks})

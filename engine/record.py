@@ -160,8 +160,8 @@ class Probe(_Part):
     load: float | None
     moved: float = 0.0
     other_cores: float | None = None
-    reading_scaled_by: float = 1.0
-    multiplying_scaled_by: float = 1.0
+    reading_scaled_by: float = Field(default=1.0, gt=0, lt=1e6)
+    multiplying_scaled_by: float = Field(default=1.0, gt=0, lt=1e6)
     control: list[ControlRates] = []
 
 

@@ -32,7 +32,7 @@ from engine.model.graph import DecodeGraph
 from engine.model.phases import Reading
 from engine.model_facts import model_facts
 from engine.neighbours import Neighbours
-from engine.present import AS_MEASURED
+from engine.present import AS_MEASURED, present
 from engine.probe import probe, probed
 from engine.protocol import RunJob
 from engine.record import (
@@ -251,7 +251,7 @@ class RunInProgress:
         dtype = self._formats.plain_format
         read = weight_bytes(source.spec, dtype, self._weights)
         seen += control.look(model)  # as late as can be, for a machine may change within seconds
-        self._now, self._ceilings = control.judge(self._ceilings, dtype, read, seen)
+        self._now = present(self._ceilings, dtype, read, seen)
         lines = self._predict(source)
         teller.state("running")
         self._answer, neighbours = Answer(tokenizer.stream()), Neighbours()

@@ -108,7 +108,12 @@ def _words(t: Words) -> dict[str, str]:
         **kind_names(t),
         "about_prefill": t(terms.PREFILL),
         "about_decode": t(terms.DECODE),
-        "about_expected": t.paragraph([t(terms.EXPECTED), t(terms.EXPECTED_NOW)]),
+        "about_expected": t.paragraph(
+            [
+                t(terms.EXPECTED),
+                t("Scaled by how much slower or faster it read these weights and multiplied right before the run."),
+            ]
+        ),
         "about_roof": t(terms.ROOF_OF_TIME),
         "about_floor": t(terms.FLOOR),
         **{f"about_{kind}": t(term) for kind, term in KIND_TERMS.items()},

@@ -204,7 +204,7 @@ def _measured_on(t: Words, run: Run) -> None:
         said = t("{before} before, {after} after ({moved})", before=before, after=after, moved=moved)
         facts.append((t("Control probe"), said))
         facts += _controls(t, probe)
-    facts.append((t("Measured at"), t.moment(run.created_at)))
+    facts.append((t("Asked for"), t.moment(run.created_at)))
     facts.append(
         (t("Warm-up"), t.plural("{count} step, not shown", "{count} steps, not shown", len(run.warm_up_steps)))
     )
@@ -215,18 +215,23 @@ def _measured_on(t: Words, run: Run) -> None:
 
 def _controls(t: Words, probe: Probe) -> list[tuple[str, str]]:
     """What the expected line was scaled by; nothing where it was not."""
-    ratios = probe.reading_scaled_by, probe.multiplying_scaled_by
-    if ratios == (1.0, 1.0):
+    reading, multiplying = (_time_since(t, ratio) for ratio in (probe.reading_scaled_by, probe.multiplying_scaled_by))
+    if reading == multiplying == _time_since(t, 1.0):
         return []
-    reading, multiplying = (t.number(ratio, 2) for ratio in ratios)
     said = t(
-        "right before the run, reading took {reading} and multiplying {multiplying} times as long as when the ceilings "
-        "were measured, less what chance explains; expected times are scaled by that, and ceilings raised "
-        "where it is below 1",
+        "Compared with when this machine was measured, reading these weights took {reading} time right before this run, "
+        "and multiplying {multiplying}. The expected line is scaled by that.",
         reading=reading,
         multiplying=multiplying,
     )
     return [(t("Control readings"), said)]
+
+
+def _time_since(t: Words, ratio: float) -> str:
+    share = t.percent(abs(ratio - 1), 0)
+    if share == t.percent(0, 0):
+        return t("as much")
+    return t("{share} more", share=share) if ratio > 1 else t("{share} less", share=share)
 
 
 def _kernels(t: Words, device: DeviceFacts) -> list[tuple[str, str]]:

@@ -43,9 +43,6 @@ RIDGE = N_(
 EXPECTED = N_(
     "What this machine should need: each operation at the rate measured for its shape, plus the cost of launching it."
 )
-EXPECTED_NOW = N_(
-    "Scaled by how fast it read these weights and multiplied right before the run, beside when its rates were measured."
-)
 ROOF = N_(
     "What this machine cannot beat: all bytes at its measured bandwidth, or all FLOPs at its measured "
     "rate, whichever takes longer."

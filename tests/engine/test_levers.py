@@ -59,6 +59,20 @@ def test_a_batch_gains_tokens_in_all_and_its_step_takes_longer(forecast: LeversR
     assert found.request.batch == 8
 
 
+def test_a_run_whose_lines_were_scaled_is_foretold_as_one_whose_were_not(demo: Run, forecast: LeversRecord) -> None:
+    """Twice as slow before the run as when it was measured: every step is, and no lever gains more or less by it."""
+    assert demo.probe is not None
+    slow = demo.model_copy(deep=True)
+    assert slow.probe is not None
+    slow.probe.reading_scaled_by = slow.probe.multiplying_scaled_by = 2.0
+    for step in slow.steps:
+        step.predicted_ns.expected *= 2
+    again = levers.forecast(slow)
+    assert again.base.step_ns == pytest.approx(2 * forecast.base.step_ns)
+    for name in ("batch-8", "weights-int8", "weights-bf16", "lookup"):
+        assert lever(again, name).gain == pytest.approx(lever(forecast, name).gain, rel=0.01), name
+
+
 def test_drafts_are_foretold_from_the_answer_that_is_known(demo: Run, forecast: LeversRecord) -> None:
     assert demo.prompt is not None
     checks = lookup.foretell(demo.prompt.token_ids, demo.output.token_ids, levers.DRAFTS)

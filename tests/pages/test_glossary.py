@@ -18,7 +18,7 @@ Open = Callable[..., AppTest]
 PAGES = Path(__file__).parents[2] / "pages"
 # Labels that mean what they say to whoever reads English, or name something that stands beside them.
 PLAIN = {
-    "a token", "against", "another machine", "as published", "at best", "both equal", "condition", "device",
+    "a token", "against", "another machine", "as much", "as published", "at best", "both equal", "condition", "device",
     "does not fit", "fits", "half the prompt", "here", "in all", "linear", "logarithmic", "model", "multiplying",
     "needs more rows",
     "not measured yet", "of", "of it bytes", "one compiled function", "operation by operation", "peak of", "published",
