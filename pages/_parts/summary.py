@@ -219,8 +219,8 @@ def _controls(t: Words, probe: Probe) -> list[tuple[str, str]]:
     if reading == multiplying == _time_since(t, 1.0):
         return []
     said = t(
-        "Compared with when this machine was measured, reading these weights took {reading} time right before this run, "
-        "and multiplying {multiplying}. The expected line is scaled by that.",
+        "Compared with when this machine was measured, reading these weights took {reading} time right before this "
+        "run, and multiplying {multiplying}. The expected line is scaled by that.",
         reading=reading,
         multiplying=multiplying,
     )
