@@ -11,6 +11,7 @@ from engine.model import Model
 from engine.model_facts import model_facts
 from engine.record import ModelFacts, RunRequest
 from engine.request import DTYPES
+from engine.set_up import set_up
 from engine.source import Source
 
 
@@ -21,10 +22,11 @@ class WithModel(ExperimentInProgress):
     _dtype = "float32"
     _formats = ledger.Formats.engine("fp32")
     _clock: Clock
+    _as_run: RunRequest
 
     def _bring(self, asked: RunRequest) -> Source:
         """The model of `asked`, fetched where it is not here; settles device, dtype and formats."""
-        self._device = devices.choose(asked.device)
+        self._device, self._as_run = devices.choose(asked.device), asked
         tell = self._teller.progress("fetching")
         source = checkpoint.ensure(asked.model, tell, allow_paths=self._job.allow_paths)
         self._dtype = request.choose_dtype(asked, source.spec.dtype)
@@ -52,6 +54,7 @@ class WithModel(ExperimentInProgress):
         self._teller.state("loading")
         kv = self._formats.own_kv
         model = self._bench.model(source, self._device, self._dtype, self._weights, kv)
+        set_up(model, self._as_run, source.id)  # the bench may hold it as a run before left it
         self._facts = model_facts(source, self._dtype, self._formats)
         plain = self._formats.plain_format
         self._ceilings = self._bench.ceilings(

@@ -62,7 +62,8 @@ def ceilings_view(t: Words, ceilings: Ceilings) -> None:
     st.header(t("How fast it reads"))
     st.caption(
         t(
-            "A working set that fits in a cache is read faster than one that comes from memory. A run is "
+            "A working set that fits in a cache is read faster than one that comes from memory; the smallest are read "
+            "in hardly more time than the call takes, which makes them look slow. A run is "
             "judged by the rate at the bytes its own steps read, so its verdict may name another than the "
             "cards above."
         )

@@ -148,6 +148,16 @@ OWN: dict[str, Term] = {
         "",
         (N_("Control probe"),),
     ),
+    "control_readings": Term(
+        N_("control readings"),
+        N_(
+            "How fast a model's weights are read where they lie, and how fast a fixed product is made: once beside the "
+            "measuring of that model, and again before each of its runs. The expected line is scaled by what has "
+            "changed in between, as far as that is more than chance."
+        ),
+        "",
+        (N_("Control readings"),),
+    ),
     "spread": Term(
         N_("spread"),
         N_(
