@@ -128,6 +128,15 @@ def test_a_refusal_leaves_stdout_empty_and_the_help_says_so(engine):
     assert "refused" in engine("run", "--help").stdout
 
 
+@pytest.mark.parametrize("name", ["ROOFLINE_LAB_THREADS", "ROOFLINE_LAB_KERNELS"])
+def test_settings_that_cannot_be_are_refused_before_anything_is_kept(engine, name):
+    before = json.loads(engine("runs", "list", "--json").stdout)
+    refused = engine(*TINY, "--json", env={name: "nought"})
+    assert_one_line_of_error(refused, f"{name} is nought")
+    assert refused.stdout == ""
+    assert json.loads(engine("runs", "list", "--json").stdout) == before
+
+
 def test_every_option_of_every_command_has_a_text():
     def options(command):
         for action in command._actions:

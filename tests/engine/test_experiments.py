@@ -134,6 +134,25 @@ def test_a_sweep_in_int8_reads_a_quarter_and_is_predicted_so(broker: Broker) -> 
     assert {row.id: row.format for row in made.newest("sweep", 20)}[packed.id] == "int8"
 
 
+@needs_kernels
+def test_a_sweep_keeps_its_cache_in_the_format_asked_for_and_is_predicted_so(broker: Broker) -> None:
+    """An int8 cache: a byte a number and two for each of their groups of 64, where fp32 has four a number."""
+    made = broker.experiments
+    plain, packed = (
+        made.wait_for(made.submit(sweep(axis="context", values=[16, 32], kv=kv), "me"), END_S) for kv in (None, "int8")
+    )
+    assert isinstance(plain, SweepRecord)
+    assert isinstance(packed, SweepRecord)
+    assert packed.state == "done", packed.error
+    assert packed.model is not None
+    assert (packed.model.weight_format, packed.model.kv_format) == ("fp32", "int8")
+    assert measured(packed) == 2
+    for whole, narrow in zip(plain.points, packed.points, strict=True):
+        assert narrow.bytes.weights == whole.bytes.weights
+        assert 1 / 4 < narrow.bytes.kv_read / whole.bytes.kv_read < 0.3
+        assert 1 / 4 < narrow.kv_held_bytes / whole.kv_held_bytes < 0.3
+
+
 def test_experiments_are_listed_the_newest_first_by_kind_and_model(broker: Broker) -> None:
     made = broker.experiments
     shape_id = made.submit(shape(), "me")
