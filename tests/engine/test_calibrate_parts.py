@@ -93,7 +93,7 @@ def test_the_experts_dealt_are_as_many_as_uniform_routing_hits() -> None:
 def test_what_was_measured_prices_every_op_of_a_step(kind: str) -> None:
     """Nothing falls back to a roof and a launch, and no line lies below the one under it."""
     model = spec_of(kind)
-    measured = for_model(general(), model, "fp32", rows=[1, 2, 4], budget_s=0.8)
+    measured = for_model(general(), model, "fp32", rows=[1, 2, 4], budget_s=1.6)
     lines = predictor(model, measured, None, Formats.dense("fp32"))
     for prediction in (lines.decode(9), lines.prefill(3)):
         step, predicted = prediction.ledger, prediction.predicted_ns

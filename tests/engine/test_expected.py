@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from by_hand import CONFIG
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,25 +20,7 @@ from engine.points import Points, line_interpolate, log_interpolate, never_falli
 
 FP32 = Formats.dense("fp32")
 
-# Two layers, hidden 8, 2 query heads over 1 key head of 4, MLP 16, 32 tokens, tied: small enough to add up by hand.
-SPEC = spec.read(
-    {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "hidden_size": 8,
-        "intermediate_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 1,
-        "vocab_size": 32,
-        "max_position_embeddings": 128,
-        "rms_norm_eps": 1e-5,
-        "rope_theta": 10000.0,
-        "tie_word_embeddings": True,
-        "attention_bias": False,
-        "hidden_act": "silu",
-    }
-)
+SPEC = spec.read(CONFIG)
 # A layer's matrices: qkv 8 x (8 + 4 + 4), o 8 x 8, gate and up 8 x 32, down 16 x 8; then the head 8 x 32.
 LAYER_WEIGHTS = 8 * 16 + 8 * 8 + 8 * 32 + 16 * 8
 DECODE_WEIGHT_BYTES = 4 * (2 * LAYER_WEIGHTS + 8 * 32 + 5 * 8 + 8)  # five norms, one row of the embedding

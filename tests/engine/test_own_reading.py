@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from by_hand import CONFIG
 
 from engine import ledger
 from engine.ceilings import BandwidthPoint, Ceilings, DeviceFacts, LinearPoint, SmallOpPoint
@@ -12,23 +13,6 @@ from engine.ledger import Formats
 from engine.own_reading import KERNEL, raise_bandwidth
 from engine.spec import Spec, read
 
-# Two layers, hidden 8, 2 query heads over 1 key head of 4, MLP 16, 32 tokens, tied.
-CONFIG = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 8,
-    "intermediate_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "vocab_size": 32,
-    "max_position_embeddings": 128,
-    "rms_norm_eps": 1e-5,
-    "rope_theta": 10000.0,
-    "tie_word_embeddings": True,
-    "attention_bias": False,
-    "hidden_act": "silu",
-}
 SPEC = read(CONFIG)
 # Products of one token: qkv 8 x 16, o 8 x 8, gate and up 8 x 32, down 16 x 8; the head is 8 x 32 as well.
 LINEAR_NS = {(8, 16): 100.0, (8, 8): 50.0, (8, 32): 200.0, (16, 8): 110.0}

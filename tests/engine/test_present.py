@@ -8,6 +8,7 @@ import statistics
 from typing import Any
 
 import pytest
+from by_hand import CONFIG
 from records import ceilings
 
 from engine import ledger, spec
@@ -22,20 +23,7 @@ CONTROLS = [
     ControlPoint(dtype="bf16", working_set_bytes=500, read_bytes_per_s=1e9, multiplied_flops_per_s=1e9),
 ]
 NOW = ControlRates(read_bytes_per_s=16e9, multiplied_flops_per_s=200e9)
-SPEC = spec.read(
-    {
-        "model_type": "llama",
-        "hidden_size": 8,
-        "intermediate_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 1,
-        "vocab_size": 32,
-        "max_position_embeddings": 128,
-        "rms_norm_eps": 1e-5,
-        "tie_word_embeddings": True,
-    }
-)
+SPEC = spec.read(CONFIG)
 
 
 def machine(**changes: Any) -> Ceilings:
